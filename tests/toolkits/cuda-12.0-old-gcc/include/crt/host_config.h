@@ -1,0 +1,1 @@
+#error -- unsupported GNU version! gcc versions later than 6 are not supported!
