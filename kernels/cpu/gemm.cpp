@@ -1,0 +1,218 @@
+#include "kernels/cpu/gemm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <vector>
+
+#include "core/error.h"
+
+#ifdef PRIMAL_BLAS
+#include <cblas.h>
+#else
+#include <Eigen/Core>
+#endif
+
+namespace primal::cpu {
+namespace {
+
+// Tiles are cut by shape alone, so that the bits do not depend on the number of threads.
+constexpr int64_t kTileRows = 256, kTileColumns = 1024;
+// Products with few outputs and a long inner dimension are cut along k; the parts are added in
+// order.
+constexpr int64_t kSkinnyOutputs = 4096, kPartDepth = 8192;
+
+void check(const GemmArgs& g) {
+  if (g.m < 0 || g.n < 0 || g.k < 0) {
+    fail("[gemm] sizes must not be negative, got ({}, {}, {})", g.m, g.n, g.k);
+  }
+  const auto check_leading = [](const char* name, int64_t given, int64_t columns) {
+    constexpr int64_t kMax = std::numeric_limits<int>::max();
+    if (given < columns || given > kMax) {
+      fail("[gemm] leading dimension of {} must be from {} to {}, got {}", name, columns, kMax,
+           given);
+    }
+  };
+  if (g.m == 0 || g.n == 0) return;
+  check_leading("c", g.ldc, g.n);
+  if (g.k == 0) return;
+  check_leading("a", g.lda, g.trans_a ? g.m : g.k);
+  check_leading("b", g.ldb, g.trans_b ? g.k : g.n);
+}
+
+/// The part of g that computes rows [i, i + rows) and columns [j, j + columns).
+GemmArgs tile(const GemmArgs& g, int64_t i, int64_t rows, int64_t j, int64_t columns) {
+  GemmArgs t = g;
+  t.m = rows;
+  t.n = columns;
+  t.a += g.trans_a ? i : i * g.lda;
+  t.b += g.trans_b ? j * g.ldb : j;
+  t.c += i * g.ldc + j;
+  if (g.bias) t.bias += j;
+  return t;
+}
+
+/// C = beta C + bias; what remains of a product when alpha or k is zero.
+void scale(const GemmArgs& g) {
+  for (int64_t i = 0; i < g.m; ++i) {
+    float* c = g.c + i * g.ldc;
+    for (int64_t j = 0; j < g.n; ++j) {
+      c[j] = (g.beta == 0 ? 0.0f : g.beta * c[j]) + (g.bias ? g.bias[j] : 0.0f);
+    }
+  }
+}
+
+#ifdef PRIMAL_BLAS
+
+/// OpenBLAS would start threads of its own, and sum in another order, when called outside of an
+/// active parallel region; its OpenMP build honours the calling thread's limit, which is restored.
+class SerialBlas {
+ public:
+#ifdef _OPENMP
+  SerialBlas() : threads_(omp_get_max_threads()) {
+    omp_set_num_threads(1);
+  }
+  ~SerialBlas() {
+    omp_set_num_threads(threads_);
+  }
+
+ private:
+  int threads_;
+#endif
+};
+
+void blas(const GemmArgs& g) {
+#ifdef _OPENMP
+  // The build with threads of its own has one setting for the whole process.
+  static const bool once = openblas_get_parallel() != 1 || (openblas_set_num_threads(1), true);
+#else
+  static const bool once = (openblas_set_num_threads(1), true);
+#endif
+  (void)once;
+  const SerialBlas serial;
+  cblas_sgemm(CblasRowMajor, g.trans_a ? CblasTrans : CblasNoTrans,
+              g.trans_b ? CblasTrans : CblasNoTrans, static_cast<int>(g.m), static_cast<int>(g.n),
+              static_cast<int>(g.k), g.alpha, g.a, static_cast<int>(g.lda), g.b,
+              static_cast<int>(g.ldb), g.beta, g.c, static_cast<int>(g.ldc));
+}
+
+#else
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Operand = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
+using Result = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
+
+void blas(const GemmArgs& g) {
+  const Operand a(g.a, g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k, Eigen::OuterStride<>(g.lda));
+  const Operand b(g.b, g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n, Eigen::OuterStride<>(g.ldb));
+  Result c(g.c, g.m, g.n, Eigen::OuterStride<>(g.ldc));
+  if (g.beta == 0) {
+    c.setZero();
+  } else if (g.beta != 1) {
+    c *= g.beta;
+  }
+  const float alpha = g.alpha;
+  if (g.trans_a && g.trans_b) {
+    c.noalias() += alpha * (a.transpose() * b.transpose());
+  } else if (g.trans_a) {
+    c.noalias() += alpha * (a.transpose() * b);
+  } else if (g.trans_b) {
+    c.noalias() += alpha * (a * b.transpose());
+  } else {
+    c.noalias() += alpha * (a * b);
+  }
+}
+
+#endif
+
+void product_on_this_thread(const GemmArgs& args) {
+  GemmArgs g = args;
+  if (g.bias || g.k == 0 || g.alpha == 0) {
+    scale(g);
+    g.beta = 1;
+  }
+  if (g.k == 0 || g.alpha == 0) return;
+  blas(g);
+}
+
+/// Runs f and adds its time and operations to the meter, if there is one.
+template <class F>
+void measured(const Exec& exec, const GemmArgs& g, F&& f) {
+  if (!exec.meter) return f();
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  exec.meter->add(seconds.count(), 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
+                                       static_cast<double>(g.k));
+}
+
+void tiled(const Exec& exec, const GemmArgs& g) {
+  const int64_t down = (g.m + kTileRows - 1) / kTileRows;
+  const int64_t across = (g.n + kTileColumns - 1) / kTileColumns;
+  parallel_for(exec, down * across, [&](int64_t t) {
+    const int64_t i = t / across * kTileRows, j = t % across * kTileColumns;
+    const GemmArgs part =
+        tile(g, i, std::min(kTileRows, g.m - i), j, std::min(kTileColumns, g.n - j));
+    measured(exec, part, [&] { product_on_this_thread(part); });
+  });
+}
+
+void split_along_k(const Exec& exec, const GemmArgs& g) {
+  const int64_t parts = (g.k + kPartDepth - 1) / kPartDepth, size = g.m * g.n;
+  std::vector<float> sums(static_cast<std::size_t>(parts * size));
+  parallel_for(exec, parts, [&](int64_t p) {
+    const int64_t start = p * kPartDepth;
+    GemmArgs part = g;
+    part.k = std::min(kPartDepth, g.k - start);
+    part.a += g.trans_a ? start * g.lda : start;
+    part.b += g.trans_b ? start : start * g.ldb;
+    part.beta = 0;
+    part.bias = nullptr;
+    part.c = sums.data() + p * size;
+    part.ldc = g.n;
+    measured(exec, part, [&] { product_on_this_thread(part); });
+  });
+  scale(g);
+  for (int64_t p = 0; p < parts; ++p) {
+    for (int64_t i = 0; i < g.m; ++i) {
+      const float* sum = sums.data() + p * size + i * g.n;
+      for (int64_t j = 0; j < g.n; ++j) g.c[i * g.ldc + j] += sum[j];
+    }
+  }
+}
+
+}  // namespace
+
+void gemm(const Exec& exec, const GemmArgs& args) {
+  check(args);
+  if (args.m == 0 || args.n == 0) return;
+  if (args.m * args.n <= kSkinnyOutputs && args.k > kPartDepth) {
+    split_along_k(exec, args);
+  } else {
+    tiled(exec, args);
+  }
+}
+
+void gemm_serial(const Exec& exec, const GemmArgs& args) {
+  check(args);
+  if (args.m == 0 || args.n == 0) return;
+  measured(exec, args, [&] { product_on_this_thread(args); });
+}
+
+void gemm_batched(const Exec& exec, const GemmArgs& args, const Batch& batch) {
+  check(args);
+  parallel_for(exec, batch.count_outer * batch.count_inner, [&](int64_t item) {
+    const int64_t outer = item / batch.count_inner, inner = item % batch.count_inner;
+    GemmArgs g = args;
+    g.a += outer * batch.a_outer + inner * batch.a_inner;
+    g.b += outer * batch.b_outer + inner * batch.b_inner;
+    g.c += outer * batch.c_outer + inner * batch.c_inner;
+    gemm_serial(exec, g);
+  });
+}
+
+bool amx_available() {
+  return false;
+}
+
+}  // namespace primal::cpu
