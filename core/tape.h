@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace primal {
+
+struct Backend;
+
+using NodeId = int32_t;
+inline constexpr NodeId kNoNode = -1;
+
+/// A value and its place on the tape; `node` is kNoNode for what needs no gradient.
+struct Var {
+  Tensor value;
+  NodeId node = kNoNode;
+
+  const Shape& shape() const { return value.shape(); }
+  bool needs_gradient() const { return node != kNoNode; }
+};
+
+/// Where an op's backward writes the gradient of one of its inputs: the first writer overwrites,
+/// later ones add (`accumulate`).
+struct GradientSlot {
+  Tensor tensor;
+  bool accumulate = false;
+};
+
+/// Reverse-mode differentiation. Ops record themselves in execution order, which is topological, so
+/// backward is one reverse loop; each node's saved tensors and gradient are freed as soon as used.
+class Tape {
+ public:
+  explicit Tape(Backend& backend) : backend_(backend) {}
+
+  /// A parameter, whose gradient is written into `gradient` (zeros if nothing depends on it).
+  NodeId leaf(Tensor gradient);
+
+  using Backward = std::function<void(Tape&, const Tensor& gradient)>;
+  /// An op's result; `backward` gets the result's gradient and fills its inputs' through slot() or give().
+  Var record(Tensor value, Backward backward);
+
+  /// The gradient of `input`, to be written (or added to) by the caller in full. `input` must need one.
+  GradientSlot slot(const Var& input);
+  /// Hands over a finished gradient of `input`, which may be shared with other tensors. No copy when it is the first.
+  void give(const Var& input, Tensor gradient);
+
+  /// Fills the gradients of everything `loss`, a single number, depends on.
+  void backward(const Var& loss);
+
+ private:
+  struct Node {
+    Shape shape;
+    Tensor gradient;
+    Backward backward;
+    bool leaf = false;
+    bool written = false;
+  };
+
+  Backend& backend_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace primal

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+
+namespace primal {
+
+/// Which mask a dropout applies: element i is kept when its 16 random bits are below `keep_below`.
+/// The bits are those of core/rng.h's Philox: see kernels/cpu/dropout.h for which bits belong to i.
+struct Dropout {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint32_t op = 0;
+  uint32_t keep_below = 65536;  ///< keep probability times 65536; 65536 keeps all
+  float scale = 1;              ///< 1 / keep probability
+
+  bool active() const { return keep_below < 65536; }
+};
+
+enum class Activation : uint8_t { gelu, relu };
+
+/// Canonical attention over heads of width `head_width`. q, k, v, out are (batch, length, heads * head_width).
+struct AttentionArgs {
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t length = 0;
+  int64_t head_width = 0;
+  float scale = 1;                   ///< of the scores, 1 / sqrt(head_width)
+  bool causal = false;               ///< position t sees positions 0..t only
+  const int32_t* lengths = nullptr;  ///< (batch): positions from lengths[b] on are not seen; null: all are
+  Dropout dropout;                   ///< of the probabilities, element ((b * heads + h) * length + i) * length + j
+};
+
+struct AttentionGradients {
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* out;
+  const float* log_sum;  ///< (batch, heads, length), from forward
+  const float* dout;
+  float* dq;
+  float* dk;
+  float* dv;
+};
+
+/// J_b = 1/2 mean |e Lambda|^2 + 1/2 mean |r Lambda|^2 - trace, loss = mean over b of J_b^2.
+/// The means run over heads and positions of each sample, or over the whole batch (one J).
+/// The trace is sum(trace_e * trace_r) / trace_heads per sample.
+struct KsvdArgs {
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t length = 0;
+  int64_t rank = 0;
+  bool per_sample = true;
+  const float* e = nullptr;          ///< (batch, heads, length, rank)
+  const float* r = nullptr;          ///< the same, or null when only the right scores are used
+  const float* lambda = nullptr;     ///< (heads, rank)
+  const float* trace_e = nullptr;    ///< (trace_batch, heads, trace_rows, rank): the projections the trace is of
+  const float* trace_r = nullptr;    ///< the same
+  int64_t trace_batch = 1;           ///< 1: shared by all samples; else batch
+  int64_t trace_rows = 0;
+  const int32_t* lengths = nullptr;  ///< (batch): moments over real positions only; null: all positions
+};
+
+/// Where the gradients go; a null pointer wants none. de, dr are overwritten, the others are added to.
+struct KsvdGradients {
+  float* de = nullptr;
+  float* dr = nullptr;
+  float* dlambda = nullptr;
+  float* dtrace_e = nullptr;
+  float* dtrace_r = nullptr;
+};
+
+/// One step of the Adam family:
+///   g = gradient_scale * gradient + l2 * value;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+///   value = decay * value - step_size * (adaptive ? m / (second_scale * sqrt(v) + eps) : m)
+struct AdamStep {
+  float gradient_scale = 1;
+  float l2 = 0;
+  float beta1 = 0;
+  float beta2 = 0;
+  float eps = 0;
+  float decay = 1;
+  float step_size = 0;
+  float second_scale = 1;
+  bool adaptive = true;
+};
+
+}  // namespace primal
