@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,7 +33,7 @@ struct EvaluateOptions {
   std::function<void(const nlohmann::json&)> prediction;
 };
 
-/// Thrown by evaluate() when `stop` asked for it.
+/// Thrown by TaskConfig::make() and Task::evaluate() when their `stop` asked for it.
 struct Interrupted {};
 
 /// A model on its data, for one trainer to train: what a task folder in experiments/ provides.
@@ -68,6 +69,12 @@ struct TaskSetup {
   const nlohmann::json* state = nullptr;
   /// Splits needed by the caller; a task loads no file it does not need for them. Empty: all.
   std::vector<std::string> splits;
+  /// When set, random examples take the place of the data, to time the model: an object of sizes in the
+  /// task's terms, e.g. {"length": 29, "channels": 12, "classes": 9}. What it leaves out is the published
+  /// size of the configured data set; Error when there is none. facts() tells the sizes.
+  std::optional<nlohmann::json> random_data;
+  /// Called while data are read; make() throws Interrupted when it returns true. May be empty.
+  std::function<bool()> stop;
 };
 
 /// The task's part of a configuration: sections `data`, `model`, `ksvd`.
