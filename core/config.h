@@ -195,13 +195,13 @@ class Fields {
 
 struct ConfigNode;
 
-/// A parsed YAML text with `--set key=value` overrides applied in order; immutable and cheap to
-/// copy.
+/// A parsed YAML text with `--set key=value` overrides applied in order; immutable, cheap to copy.
 ///
-/// An override's key is a dotted path in which numbers index existing list entries
-/// (`model.layers.1.attention.rank=20`), its value is YAML (`model.layers=[{attention:
-/// canonical}]`). A shorthand such as `attention: primal` is expanded when a key below it is set.
-/// Setting `kind` to another kind drops the record's other keys, since they belong to the old kind.
+/// An override's key is a dotted path in which numbers index existing list entries, as in
+/// `model.layers.1.attention.rank=20`; its value is YAML, as in `model.layers=[{dim: 8}, {dim:
+/// 4}]`. A shorthand such as `attention: primal` is expanded when a key below it is set. Setting
+/// the `kind` of a variant to another kind drops the keys that the file gives beside it, since they
+/// were meant for the old kind; keys set by overrides stay.
 ///
 /// Errors begin with `FILE:LINE:` (syntax errors with `FILE:LINE:COLUMN:`); those that an override
 /// causes begin with `--set key=value:` and are UsageErrors.
