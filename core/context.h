@@ -10,10 +10,13 @@
 
 namespace primal {
 
-/// Losses that layers add from within, by name; a task weighs their mean over the layers that gave one.
+/// Losses that layers add from within, by name; a task weighs their mean over the layers that gave
+/// one.
 class AuxLosses {
  public:
-  void add(std::string_view name, Var loss) { losses_[std::string(name)].push_back(std::move(loss)); }
+  void add(std::string_view name, Var loss) {
+    losses_[std::string(name)].push_back(std::move(loss));
+  }
   /// The losses given under `name` since the last clear, in order.
   const std::vector<Var>& of(std::string_view name) const {
     static const std::vector<Var> none;
@@ -28,6 +31,12 @@ class AuxLosses {
 /// What a forward pass needs: where it runs, the parameters, and, when training, the tape and the
 /// random masks. `tape == nullptr` evaluates without gradients.
 struct Context {
+  /// Evaluation.
+  Context(Backend& on, ParameterSet& with) : backend(on), parameters(with) {}
+  /// Training.
+  Context(Backend& on, ParameterSet& with, Tape& record, Rng masks)
+      : backend(on), parameters(with), tape(&record), rng(masks), training(true) {}
+
   Backend& backend;
   ParameterSet& parameters;
   Tape* tape = nullptr;

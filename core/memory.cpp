@@ -17,12 +17,13 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-/// Rounds up so that similar requests share blocks: 512-byte steps, above 1 MiB eighths of a power of two.
+/// Rounds up so that similar requests share blocks: 512-byte steps, above 1 MiB eighths of a power
+/// of two.
 int64_t block_size(int64_t bytes) {
   bytes = std::max<int64_t>(bytes, 1);
-  const int64_t step =
-      bytes <= (1 << 20) ? 512
-                         : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 8;
+  const int64_t step = bytes <= (1 << 20)
+                           ? 512
+                           : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 8;
   return (bytes + step - 1) / step * step;
 }
 
@@ -38,7 +39,9 @@ class HostMemory : public RawMemory {
     return block;
   }
 
-  void release(void* block, int64_t) override { std::free(block); }
+  void release(void* block, int64_t) override {
+    std::free(block);
+  }
 
   int64_t available() const override {
     std::ifstream file("/proc/meminfo");
@@ -54,9 +57,13 @@ class HostMemory : public RawMemory {
 
 }  // namespace
 
-std::unique_ptr<RawMemory> host_memory() { return std::make_unique<HostMemory>(); }
+std::unique_ptr<RawMemory> host_memory() {
+  return std::make_unique<HostMemory>();
+}
 
-CachingAllocator::~CachingAllocator() { release_cached(); }
+CachingAllocator::~CachingAllocator() {
+  release_cached();
+}
 
 void* CachingAllocator::allocate(int64_t& bytes) {
   const std::scoped_lock lock(mutex_);

@@ -23,13 +23,13 @@ Initializer uniform(float low, float high);
 Initializer normal(float std);
 /// Uniform in +-1/sqrt(fan_in), the default of linear maps.
 Initializer fan_in(int64_t fan_in);
-/// Rows (first dimension) orthonormal to one another over all other dimensions, or columns where there
-/// are fewer of those (Saxe et al., 2014).
+/// Rows (first dimension) orthonormal to one another over all other dimensions, or columns where
+/// there are fewer of those (Saxe et al., 2014).
 Initializer orthogonal();
 }  // namespace init
 
-/// All parameters of a model, as slices of two flat buffers (values and gradients) in the order they
-/// were added, named by path: `layers.1.attention.lambda`.
+/// All parameters of a model, as slices of two flat buffers (values and gradients) in the order
+/// they were added, named by path: `layers.1.attention.lambda`.
 class ParameterSet {
  public:
   struct Entry {
@@ -42,8 +42,8 @@ class ParameterSet {
   /// Only before allocate(). Names must be unique.
   Parameter add(std::string name, Shape shape, Initializer initializer);
 
-  /// Makes the buffers and the first values. A parameter's values depend on the seed, its name and its
-  /// shape only, not on what else the model holds.
+  /// Makes the buffers and the first values. A parameter's values depend on the seed, its name and
+  /// its shape only, not on what else the model holds.
   void allocate(const Backend& backend, uint64_t seed);
 
   const std::vector<Entry>& entries() const { return entries_; }

@@ -16,7 +16,9 @@ uint32_t RandomStream::bits() {
   return words_[next_++];
 }
 
-float RandomStream::uniform() { return static_cast<float>(bits() >> 8) * 0x1p-24F; }
+float RandomStream::uniform() {
+  return static_cast<float>(bits() >> 8) * 0x1p-24F;
+}
 
 float RandomStream::normal() {
   const double u = (bits() + 1.0) * 0x1p-32;  // in (0, 1], so that the logarithm is finite

@@ -30,7 +30,8 @@ struct MaskKey {
   uint32_t op = 0;
 };
 
-/// The random state of a step: (seed, step, number of masks drawn so far). Saving `step` is enough to resume.
+/// The random state of a step: (seed, step, number of masks drawn so far). Saving `step` is enough
+/// to resume.
 class Rng {
  public:
   Rng(uint64_t seed, uint64_t step) : key_{seed, step, 0} {}

@@ -39,12 +39,15 @@ class Tape {
   NodeId leaf(Tensor gradient);
 
   using Backward = std::function<void(Tape&, const Tensor& gradient)>;
-  /// An op's result; `backward` gets the result's gradient and fills its inputs' through slot() or give().
+  /// An op's result; `backward` gets the result's gradient and fills its inputs' through slot() or
+  /// give().
   Var record(Tensor value, Backward backward);
 
-  /// The gradient of `input`, to be written (or added to) by the caller in full. `input` must need one.
+  /// The gradient of `input`, to be written (or added to) by the caller in full. `input` must need
+  /// one.
   GradientSlot slot(const Var& input);
-  /// Hands over a finished gradient of `input`, which may be shared with other tensors. No copy when it is the first.
+  /// Hands over a finished gradient of `input`, which may be shared with other tensors. No copy
+  /// when it is the first.
   void give(const Var& input, Tensor gradient);
 
   /// Fills the gradients of everything `loss`, a single number, depends on.

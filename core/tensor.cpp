@@ -54,7 +54,9 @@ Storage::Storage(std::shared_ptr<CachingAllocator> memory, int64_t bytes)
   data_ = static_cast<std::byte*>(memory_->allocate(bytes_));
 }
 
-Storage::~Storage() { memory_->free(data_, bytes_); }
+Storage::~Storage() {
+  memory_->free(data_, bytes_);
+}
 
 Tensor::Tensor(const std::shared_ptr<CachingAllocator>& memory, Shape shape, DType dtype)
     : storage_(std::make_shared<Storage>(memory, shape.count() * size_of(dtype))),

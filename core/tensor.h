@@ -67,7 +67,7 @@ class Tensor {
   /// The values; T must match the dtype. Host code may touch them only on a host backend.
   template <class T = float>
   T* data() const;
-  std::span<float> floats() const { return {data<float>(), static_cast<size_t>(count())}; }
+  std::span<float> floats() const;
 
   /// The same values under another shape of equal count.
   Tensor reshape(Shape shape) const;
@@ -87,5 +87,9 @@ template <>
 float* Tensor::data<float>() const;
 template <>
 int32_t* Tensor::data<int32_t>() const;
+
+inline std::span<float> Tensor::floats() const {
+  return {data<float>(), static_cast<size_t>(count())};
+}
 
 }  // namespace primal

@@ -18,16 +18,19 @@ struct Dropout {
 
 enum class Activation : uint8_t { gelu, relu };
 
-/// Canonical attention over heads of width `head_width`. q, k, v, out are (batch, length, heads * head_width).
+/// Canonical attention over heads of width `head_width`. q, k, v, out are (batch, length, heads *
+/// head_width).
 struct AttentionArgs {
   int64_t batch = 0;
   int64_t heads = 0;
   int64_t length = 0;
   int64_t head_width = 0;
-  float scale = 1;                   ///< of the scores, 1 / sqrt(head_width)
-  bool causal = false;               ///< position t sees positions 0..t only
-  const int32_t* lengths = nullptr;  ///< (batch): positions from lengths[b] on are not seen; null: all are
-  Dropout dropout;                   ///< of the probabilities, element ((b * heads + h) * length + i) * length + j
+  float scale = 1;      ///< of the scores, 1 / sqrt(head_width)
+  bool causal = false;  ///< position t sees positions 0..t only
+  const int32_t* lengths =
+      nullptr;  ///< (batch): positions from lengths[b] on are not seen; null: all are
+  Dropout
+      dropout;  ///< of the probabilities; rows of the mask are padded to a multiple of 128 elements
 };
 
 struct AttentionGradients {
@@ -51,17 +54,20 @@ struct KsvdArgs {
   int64_t length = 0;
   int64_t rank = 0;
   bool per_sample = true;
-  const float* e = nullptr;          ///< (batch, heads, length, rank)
-  const float* r = nullptr;          ///< the same, or null when only the right scores are used
-  const float* lambda = nullptr;     ///< (heads, rank)
-  const float* trace_e = nullptr;    ///< (trace_batch, heads, trace_rows, rank): the projections the trace is of
-  const float* trace_r = nullptr;    ///< the same
-  int64_t trace_batch = 1;           ///< 1: shared by all samples; else batch
+  const float* e = nullptr;       ///< (batch, heads, length, rank)
+  const float* r = nullptr;       ///< the same
+  const float* lambda = nullptr;  ///< (heads, rank)
+  const float* trace_e =
+      nullptr;  ///< (trace_batch, heads, trace_rows, rank): the projections the trace is of
+  const float* trace_r = nullptr;  ///< the same
+  int64_t trace_batch = 1;         ///< 1: shared by all samples; else batch
   int64_t trace_rows = 0;
-  const int32_t* lengths = nullptr;  ///< (batch): moments over real positions only; null: all positions
+  const int32_t* lengths =
+      nullptr;  ///< (batch): moments over real positions only; null: all positions
 };
 
-/// Where the gradients go; a null pointer wants none. de, dr are overwritten, the others are added to.
+/// Where the gradients go; a null pointer wants none. de, dr are overwritten, the others are added
+/// to.
 struct KsvdGradients {
   float* de = nullptr;
   float* dr = nullptr;
@@ -71,8 +77,9 @@ struct KsvdGradients {
 };
 
 /// One step of the Adam family:
-///   g = gradient_scale * gradient + l2 * value;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-///   value = decay * value - step_size * (adaptive ? m / (second_scale * sqrt(v) + eps) : m)
+///   g = gradient_scale * gradient + l2 * value;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 -
+///   beta2) g^2 value = decay * value - step_size * (adaptive ? m / (second_scale * sqrt(v) + eps)
+///   : m)
 struct AdamStep {
   float gradient_scale = 1;
   float l2 = 0;

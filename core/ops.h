@@ -1,0 +1,100 @@
+#pragma once
+
+#include "core/context.h"
+
+// Differentiable ops. Shapes in comments: B batch, N sequence length, D width, H heads, d = D / H,
+// s rank, m sampled rows. Errors name the op, what was expected and what was given.
+
+namespace primal::ops {
+
+/// y = x W^T + bias over the last dimension: x (..., in), weight (out, in), bias (out) or no value.
+Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias);
+
+/// scale * x + position: x (B, N, D), position (M, D) with M >= N, of which the first N rows are
+/// used.
+Var add_position(Context& ctx, const Var& x, const Var& position, float scale);
+
+/// Zeroes each element with probability `p` and scales the others by 1 / (1 - p); the identity in
+/// evaluation.
+Var dropout(Context& ctx, const Var& x, double p);
+
+/// dropout(activation(x)), the GELU being the exact one, x Phi(x).
+Var activation(Context& ctx, const Var& x, Activation kind, double dropout);
+
+/// x + dropout(y), the residual connection.
+Var add_dropout(Context& ctx, const Var& x, const Var& y, double dropout);
+
+/// Layer normalisation over the last dimension (Ba et al., 2016): weight, bias (D).
+Var layer_norm(Context& ctx, const Var& x, const Var& weight, const Var& bias, double eps);
+
+/// The same values under another shape.
+Var reshape(Context& ctx, const Var& x, Shape shape);
+
+/// x (B, N, D), zero at positions from lengths[b] on. lengths (B) int32.
+Var mask_positions(Context& ctx, const Var& x, const Tensor& lengths);
+
+/// How canonical attention is computed: block by block, or with all H x N x N probabilities in
+/// memory.
+enum class AttentionForm : uint8_t { blockwise, materialized };
+
+struct AttentionOptions {
+  int64_t heads = 1;
+  bool causal = false;
+  double dropout = 0;               ///< of the probabilities
+  const Tensor* lengths = nullptr;  ///< (B) int32: later positions are neither seen nor computed
+  AttentionForm form = AttentionForm::blockwise;
+};
+
+/// softmax(q k^T / sqrt(d)) v per head; q, k, v and the result are (B, N, D) (Vaswani et al.,
+/// 2017).
+Var attention(Context& ctx, const Var& q, const Var& k, const Var& v, const AttentionOptions&);
+
+// Primal-Attention (Chen et al., NeurIPS 2023).
+
+/// g(x) = x / max(||x||, 1e-12) over each head's d components: (B, N, D) -> (B, N, D).
+Var normalize_heads(Context& ctx, const Var& x, int64_t heads);
+
+/// Position t becomes the mean of positions 0..t: (B, N, D) -> (B, N, D).
+Var running_mean(Context& ctx, const Var& x);
+
+/// `m` evenly spaced rows of x (B, N, D) -> (B, m, D); of the first lengths[b] rows unless
+/// `lengths` is empty.
+Var sample_rows(Context& ctx, const Var& x, int64_t m, std::span<const int32_t> lengths);
+
+/// Row i of m evenly spaced ones among `length`: trunc(i (length - 1) / (m - 1)), computed in
+/// double precision from the nearer end.
+int64_t sample_index(int64_t i, int64_t m, int64_t length);
+
+/// W = f^T P per head: rows f (B, m, D), projection P (H, m, s) -> (B, H, d, s).
+Var data_projection(Context& ctx, const Var& rows, const Var& projection);
+
+/// Scores g W per head: g (B, N, D), W (B, H, d, s) or shared (H, d, s) -> (B, H, N, s).
+Var project_scores(Context& ctx, const Var& g, const Var& projection);
+
+/// y = [e ; r] C^T + c per head: e, r (B, H, N, s), mix (d, 2 s), bias (d) -> (B, N, D). With r
+/// undefined the mix is (d, s) and takes e alone.
+Var mix_scores(Context& ctx, const Var& e, const Var* r, const Var& mix, const Var& bias);
+
+struct KsvdOptions {
+  bool per_sample = true;           ///< means over each sample, else over the whole batch
+  const Tensor* lengths = nullptr;  ///< (B) int32: moments over real positions only
+};
+
+/// mean of J^2 with J = 1/2 mean |e Lambda|^2 + 1/2 mean |r Lambda|^2 - trace(mean over heads of
+/// W_e^T W_r): e, r (B, H, N, s), lambda (H, s); the trace is of (H, m, s) or, per sample, (B, H,
+/// d, s).
+Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const Var& trace_e,
+              const Var& trace_r, const KsvdOptions&);
+
+struct CrossEntropy {
+  Var loss;        ///< (1), mean over rows
+  Tensor correct;  ///< (1), rows whose largest logit is the label's
+  Tensor probabilities;
+};
+/// Mean softmax cross entropy: logits (rows, classes), labels (rows) int32.
+CrossEntropy cross_entropy(Context& ctx, const Var& logits, const Tensor& labels);
+
+/// x + factor * y, both of one shape.
+Var add_scaled(Context& ctx, const Var& x, const Var& y, double factor);
+
+}  // namespace primal::ops

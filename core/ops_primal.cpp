@@ -1,0 +1,384 @@
+#include <algorithm>
+#include <vector>
+
+#include "core/op_support.h"
+#include "core/ops.h"
+
+namespace primal::ops {
+namespace {
+
+constexpr float kNormEps = 1e-12F;
+
+}  // namespace
+
+Var normalize_heads(Context& ctx, const Var& x, int64_t heads) {
+  Backend& be = ctx.backend;
+  const int64_t width = x.shape()[-1];
+  if (heads < 1 || width % heads != 0) {
+    fail("[normalize_heads] width {} cannot be split into {} heads", width, heads);
+  }
+  const int64_t head_width = width / heads;
+  const int64_t rows = x.value.count() / head_width;
+  Tensor g = be.empty(x.shape());
+  Tensor inverse_norm = be.empty({rows});
+  be.op->l2_normalize(be.exec, rows, head_width, kNormEps, x.value.data(), g.data(),
+                      inverse_norm.data());
+  if (!recording(ctx, x)) return {g};
+  return ctx.tape->record(g, [&be, x = node_of(x), g, inverse_norm, rows, head_width](
+                                 Tape& tape, const Tensor& dg) {
+    const GradientSlot dx = tape.slot(x);
+    be.op->l2_normalize_backward(be.exec, rows, head_width, kNormEps, g.data(), inverse_norm.data(),
+                                 dg.data(), dx.tensor.data(), dx.accumulate);
+  });
+}
+
+Var running_mean(Context& ctx, const Var& x) {
+  Backend& be = ctx.backend;
+  expect_rank("running_mean", "input", 3, x.shape());
+  const Shape shape = x.shape();
+  Tensor y = be.empty(shape);
+  be.op->running_mean(be.exec, shape[0], shape[1], shape[2], x.value.data(), y.data());
+  if (!recording(ctx, x)) return {y};
+  return ctx.tape->record(std::move(y), [&be, x = node_of(x), shape](Tape& tape, const Tensor& dy) {
+    const GradientSlot g = tape.slot(x);
+    be.op->running_mean_backward(be.exec, shape[0], shape[1], shape[2], dy.data(), g.tensor.data(),
+                                 g.accumulate);
+  });
+}
+
+int64_t sample_index(int64_t i, int64_t m, int64_t length) {
+  if (m <= 1) return 0;
+  const double step = static_cast<double>(length - 1) / static_cast<double>(m - 1);
+  const auto last = static_cast<double>(length - 1);
+  const double at =
+      i < m / 2 ? step * static_cast<double>(i) : last - step * static_cast<double>(m - 1 - i);
+  return std::clamp(static_cast<int64_t>(at), int64_t{0}, std::max<int64_t>(length - 1, 0));
+}
+
+Var sample_rows(Context& ctx, const Var& x, int64_t m, std::span<const int32_t> lengths) {
+  Backend& be = ctx.backend;
+  expect_rank("sample_rows", "input", 3, x.shape());
+  if (m < 1) fail("[sample_rows] at least one row must be sampled, got {}", m);
+  const Shape shape = x.shape();
+  if (!lengths.empty() && std::ssize(lengths) != shape[0]) {
+    fail("[sample_rows] {} lengths were given for a batch of {}", lengths.size(), shape[0]);
+  }
+  std::vector<int32_t> rows;
+  rows.reserve(shape[0] * m);
+  for (int64_t b = 0; b < shape[0]; ++b) {
+    const int64_t length = lengths.empty() ? shape[1] : lengths[b];
+    for (int64_t i = 0; i < m; ++i) {
+      rows.push_back(static_cast<int32_t>(sample_index(i, m, length)));
+    }
+  }
+  Tensor index = be.empty({shape[0], m}, DType::i32);
+  be.op->upload_integers(be.exec, index.count(), rows.data(), index.data<int32_t>());
+  Tensor y = be.empty({shape[0], m, shape[2]});
+  be.op->gather_rows(be.exec, shape[0], shape[1], shape[2], m, index.data<int32_t>(),
+                     x.value.data(), y.data());
+  if (!recording(ctx, x)) return {y};
+  return ctx.tape->record(
+      std::move(y), [&be, x = node_of(x), shape, m, index](Tape& tape, const Tensor& dy) {
+        const GradientSlot g = tape.slot(x);
+        if (!g.accumulate) be.op->fill(be.exec, g.tensor.count(), 0.0F, g.tensor.data());
+        be.op->gather_rows_backward(be.exec, shape[0], shape[1], shape[2], m, index.data<int32_t>(),
+                                    dy.data(), g.tensor.data());
+      });
+}
+
+Var data_projection(Context& ctx, const Var& rows, const Var& projection) {
+  Backend& be = ctx.backend;
+  expect_rank("data_projection", "rows", 3, rows.shape());
+  expect_rank("data_projection", "projection", 3, projection.shape());
+  const int64_t batch = rows.shape()[0];
+  const int64_t m = rows.shape()[1];
+  const int64_t width = rows.shape()[2];
+  const int64_t heads = projection.shape()[0];
+  const int64_t rank = projection.shape()[2];
+  if (heads < 1 || width % heads != 0) {
+    fail("[data_projection] width {} cannot be split into {} heads", width, heads);
+  }
+  expect_shape("data_projection", "projection", {heads, m, rank}, projection.shape());
+  const int64_t head_width = width / heads;
+  Tensor w = be.empty({batch, heads, head_width, rank});
+  const int64_t item = head_width * rank;
+  GemmArgs p;  // W (d, s) = f^T (d, m) P (m, s)
+  p.trans_a = true;
+  p.m = head_width;
+  p.n = rank;
+  p.k = m;
+  p.a = rows.value.data();
+  p.lda = width;
+  p.b = projection.value.data();
+  p.ldb = rank;
+  p.c = w.data();
+  p.ldc = rank;
+  be.op->gemm_batched(be.exec, p,
+                      {batch, heads, m * width, head_width, 0, m * rank, heads * item, item});
+  if (!recording(ctx, rows, projection)) return {w};
+  return ctx.tape->record(std::move(w), [&be, rows, projection, batch, m, width, heads, rank,
+                                         head_width, item](Tape& tape, const Tensor& dw) {
+    with_slot(tape, rows, [&](const GradientSlot& g) {  // df (m, d) = P dW^T
+      GemmArgs q;
+      q.trans_b = true;
+      q.m = m;
+      q.n = head_width;
+      q.k = rank;
+      q.a = projection.value.data();
+      q.lda = rank;
+      q.b = dw.data();
+      q.ldb = rank;
+      q.beta = g.accumulate ? 1.0F : 0.0F;
+      q.c = g.tensor.data();
+      q.ldc = width;
+      be.op->gemm_batched(be.exec, q,
+                          {batch, heads, 0, m * rank, heads * item, item, m * width, head_width});
+    });
+    // dP (m, s) = sum over samples of f dW. A head's sum runs sample by sample, which fixes its
+    // order.
+    with_slot(tape, projection, [&](const GradientSlot& g) {
+      for (int64_t b = 0; b < batch; ++b) {
+        GemmArgs q;
+        q.m = m;
+        q.n = rank;
+        q.k = head_width;
+        q.a = rows.value.data() + b * m * width;
+        q.lda = width;
+        q.b = dw.data() + b * heads * item;
+        q.ldb = rank;
+        q.beta = b > 0 || g.accumulate ? 1.0F : 0.0F;
+        q.c = g.tensor.data();
+        q.ldc = rank;
+        be.op->gemm_batched(be.exec, q, {1, heads, 0, head_width, 0, item, 0, m * rank});
+      }
+    });
+  });
+}
+
+Var project_scores(Context& ctx, const Var& g, const Var& projection) {
+  Backend& be = ctx.backend;
+  expect_rank("project_scores", "input", 3, g.shape());
+  const bool shared = projection.shape().rank() == 3;
+  const int64_t batch = g.shape()[0];
+  const int64_t length = g.shape()[1];
+  const int64_t width = g.shape()[2];
+  const int64_t heads = projection.shape()[shared ? 0 : 1];
+  const int64_t rank = projection.shape()[-1];
+  if (heads < 1 || width % heads != 0) {
+    fail("[project_scores] width {} cannot be split into {} heads", width, heads);
+  }
+  const int64_t head_width = width / heads;
+  expect_shape("project_scores", "projection",
+               shared ? Shape{heads, head_width, rank} : Shape{batch, heads, head_width, rank},
+               projection.shape());
+  const int64_t item = head_width * rank;
+  const int64_t w_outer = shared ? 0 : heads * item;
+  const int64_t sample = length * width;
+  const int64_t scores = length * rank;
+  Tensor e = be.empty({batch, heads, length, rank});
+  GemmArgs p;  // e (N, s) = g (N, d) W (d, s)
+  p.m = length;
+  p.n = rank;
+  p.k = head_width;
+  p.a = g.value.data();
+  p.lda = width;
+  p.b = projection.value.data();
+  p.ldb = rank;
+  p.c = e.data();
+  p.ldc = rank;
+  be.op->gemm_batched(be.exec, p,
+                      {batch, heads, sample, head_width, w_outer, item, heads * scores, scores});
+  if (!recording(ctx, g, projection)) return {e};
+  return ctx.tape->record(std::move(e), [&be, g, projection, batch, length, width, heads, rank,
+                                         head_width, item, w_outer, sample, scores,
+                                         shared](Tape& tape, const Tensor& de) {
+    with_slot(tape, g, [&](const GradientSlot& slot) {  // dg (N, d) = de W^T
+      GemmArgs q;
+      q.trans_b = true;
+      q.m = length;
+      q.n = head_width;
+      q.k = rank;
+      q.a = de.data();
+      q.lda = rank;
+      q.b = projection.value.data();
+      q.ldb = rank;
+      q.beta = slot.accumulate ? 1.0F : 0.0F;
+      q.c = slot.tensor.data();
+      q.ldc = width;
+      be.op->gemm_batched(
+          be.exec, q, {batch, heads, heads * scores, scores, w_outer, item, sample, head_width});
+    });
+    with_slot(tape, projection, [&](const GradientSlot& slot) {  // dW (d, s) = g^T de
+      GemmArgs q;
+      q.trans_a = true;
+      q.m = head_width;
+      q.n = rank;
+      q.k = length;
+      q.lda = width;
+      q.ldb = rank;
+      q.ldc = rank;
+      q.c = slot.tensor.data();
+      // A shared projection sums over samples one by one, in order.
+      const int64_t steps = shared ? batch : 1;
+      for (int64_t b = 0; b < steps; ++b) {
+        q.a = g.value.data() + b * sample;
+        q.b = de.data() + b * heads * scores;
+        q.beta = b > 0 || slot.accumulate ? 1.0F : 0.0F;
+        be.op->gemm_batched(be.exec, q,
+                            {shared ? 1 : batch, heads, sample, head_width, heads * scores, scores,
+                             heads * item, item});
+      }
+    });
+  });
+}
+
+Var mix_scores(Context& ctx, const Var& e, const Var* r, const Var& mix, const Var& bias) {
+  Backend& be = ctx.backend;
+  expect_rank("mix_scores", "scores", 4, e.shape());
+  const Shape shape = e.shape();
+  const int64_t batch = shape[0];
+  const int64_t heads = shape[1];
+  const int64_t length = shape[2];
+  const int64_t rank = shape[3];
+  const int64_t parts = r != nullptr ? 2 : 1;
+  if (r != nullptr) expect_shape("mix_scores", "left scores", shape, r->shape());
+  expect_rank("mix_scores", "mix", 2, mix.shape());
+  const int64_t head_width = mix.shape()[0];
+  expect_shape("mix_scores", "mix", {head_width, parts * rank}, mix.shape());
+  expect_shape("mix_scores", "bias", {head_width}, bias.shape());
+  const int64_t width = heads * head_width;
+  const int64_t scores = length * rank;
+  const GemmBatch forward{batch, heads, heads * scores, scores, 0, 0, length * width, head_width};
+  Tensor y = be.empty({batch, length, width});
+  GemmArgs p;  // y (N, d) = e C_e^T + c, then += r C_r^T
+  p.trans_b = true;
+  p.m = length;
+  p.n = head_width;
+  p.k = rank;
+  p.a = e.value.data();
+  p.lda = rank;
+  p.b = mix.value.data();
+  p.ldb = parts * rank;
+  p.c = y.data();
+  p.ldc = width;
+  p.bias = bias.value.data();
+  be.op->gemm_batched(be.exec, p, forward);
+  if (r != nullptr) {
+    p.a = r->value.data();
+    p.b = mix.value.data() + rank;
+    p.beta = 1;
+    p.bias = nullptr;
+    be.op->gemm_batched(be.exec, p, forward);
+  }
+  const Var left = r != nullptr ? *r : Var();
+  if (!recording(ctx, e, left, mix, bias)) return {y};
+  return ctx.tape->record(std::move(y), [&be, e, left, mix, bias = node_of(bias), batch, heads,
+                                         length, rank, parts, head_width, width,
+                                         scores](Tape& tape, const Tensor& dy) {
+    with_slot(tape, bias, [&](const GradientSlot& g) {
+      be.op->sum_rows(be.exec, batch * length * heads, head_width, dy.data(), g.tensor.data(),
+                      g.accumulate);
+    });
+    const GradientSlot dmix = mix.needs_gradient() ? tape.slot(mix) : GradientSlot{};
+    // C is shared by all samples and heads: each gives its own product, summed in order afterwards.
+    const int64_t items = batch * heads;
+    const int64_t block = head_width * rank;
+    Tensor products = mix.needs_gradient() ? be.empty({items, head_width, parts * rank}) : Tensor();
+    for (int64_t part = 0; part < parts; ++part) {
+      const Var& score = part == 0 ? e : left;
+      with_slot(tape, score, [&](const GradientSlot& g) {  // de (N, s) = dy C_e
+        GemmArgs q;
+        q.m = length;
+        q.n = rank;
+        q.k = head_width;
+        q.a = dy.data();
+        q.lda = width;
+        q.b = mix.value.data() + part * rank;
+        q.ldb = parts * rank;
+        q.beta = g.accumulate ? 1.0F : 0.0F;
+        q.c = g.tensor.data();
+        q.ldc = rank;
+        be.op->gemm_batched(
+            be.exec, q, {batch, heads, length * width, head_width, 0, 0, heads * scores, scores});
+      });
+      if (!mix.needs_gradient()) continue;
+      GemmArgs q;  // dC_e (d, s) = dy^T e
+      q.trans_a = true;
+      q.m = head_width;
+      q.n = rank;
+      q.k = length;
+      q.a = dy.data();
+      q.lda = width;
+      q.b = score.value.data();
+      q.ldb = rank;
+      q.c = products.data() + part * rank;
+      q.ldc = parts * rank;
+      be.op->gemm_batched(be.exec, q,
+                          {batch, heads, length * width, head_width, heads * scores, scores,
+                           heads * parts * block, parts * block});
+    }
+    if (mix.needs_gradient()) {
+      be.op->sum_rows(be.exec, items, parts * block, products.data(), dmix.tensor.data(),
+                      dmix.accumulate);
+    }
+  });
+}
+
+Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const Var& trace_e,
+              const Var& trace_r, const KsvdOptions& options) {
+  Backend& be = ctx.backend;
+  expect_rank("ksvd_loss", "scores", 4, e.shape());
+  expect_shape("ksvd_loss", "left scores", e.shape(), r.shape());
+  const Shape& shape = e.shape();
+  expect_shape("ksvd_loss", "lambda", {shape[1], shape[3]}, lambda.shape());
+  expect_shape("ksvd_loss", "left projection", trace_e.shape(), trace_r.shape());
+  const bool shared = trace_e.shape().rank() == 3;
+  const int64_t rows = trace_e.shape()[-2];
+  expect_shape("ksvd_loss", "projection",
+               shared ? Shape{shape[1], rows, shape[3]} : Shape{shape[0], shape[1], rows, shape[3]},
+               trace_e.shape());
+  const Tensor lengths = options.lengths != nullptr ? *options.lengths : Tensor();
+  KsvdArgs args;
+  args.batch = shape[0];
+  args.heads = shape[1];
+  args.length = shape[2];
+  args.rank = shape[3];
+  args.per_sample = options.per_sample;
+  args.e = e.value.data();
+  args.r = r.value.data();
+  args.lambda = lambda.value.data();
+  args.trace_e = trace_e.value.data();
+  args.trace_r = trace_r.value.data();
+  args.trace_batch = shared ? 1 : shape[0];
+  args.trace_rows = rows;
+  args.lengths = lengths.defined() ? lengths.data<int32_t>() : nullptr;
+  Tensor j = be.empty({args.batch});
+  Tensor loss = be.empty({1});
+  be.op->ksvd(be.exec, args, j.data(), loss.data());
+  if (!recording(ctx, e, r, lambda, trace_e, trace_r)) return {loss};
+  return ctx.tape->record(std::move(loss), [&be, e, r, lambda, trace_e, trace_r, lengths, args, j](
+                                               Tape& tape, const Tensor& dloss) {
+    KsvdGradients g;
+    // Score gradients are written whole and handed over; the parameters' are added to.
+    Tensor de = e.needs_gradient() ? be.empty(e.shape()) : Tensor();
+    Tensor dr = r.needs_gradient() ? be.empty(r.shape()) : Tensor();
+    if (de.defined()) g.de = de.data();
+    if (dr.defined()) g.dr = dr.data();
+    const auto added = [&](const Var& var) -> float* {
+      if (!var.needs_gradient()) return nullptr;
+      const GradientSlot slot = tape.slot(var);
+      if (!slot.accumulate) {
+        be.op->fill(be.exec, slot.tensor.count(), 0.0F, slot.tensor.data());
+      }
+      return slot.tensor.data();
+    };
+    g.dlambda = added(lambda);
+    g.dtrace_e = added(trace_e);
+    g.dtrace_r = added(trace_r);
+    be.op->ksvd_backward(be.exec, args, j.data(), dloss.data(), g);
+    if (de.defined()) tape.give(e, std::move(de));
+    if (dr.defined()) tape.give(r, std::move(dr));
+  });
+}
+
+}  // namespace primal::ops

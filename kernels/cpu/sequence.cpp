@@ -1,0 +1,75 @@
+#include <algorithm>
+
+#include "kernels/cpu/kernels.h"
+
+// Kernels along the positions of sequences (batch, length, width).
+
+namespace primal::cpu {
+namespace {
+
+constexpr int64_t kColumns = 64;  // columns one task scans
+
+/// Calls f(b, first column, columns) over blocks of columns of every sample.
+template <class F>
+void for_columns(const Exec& exec, int64_t batch, int64_t width, F&& f) {
+  const int64_t blocks = (width + kColumns - 1) / kColumns;
+  parallel_for(exec, batch * blocks, [&](int64_t task) {
+    const int64_t begin = task % blocks * kColumns;
+    f(task / blocks, begin, std::min(kColumns, width - begin));
+  });
+}
+
+}  // namespace
+
+void running_mean(const Exec& exec, int64_t batch, int64_t length, int64_t width, const float* x,
+                  float* out) {
+  for_columns(exec, batch, width, [=](int64_t b, int64_t begin, int64_t columns) {
+    float sum[kColumns] = {};
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t at = (b * length + t) * width + begin;
+      const float share = 1 / static_cast<float>(t + 1);
+      for (int64_t i = 0; i < columns; ++i) {
+        sum[i] += x[at + i];
+        out[at + i] = sum[i] * share;
+      }
+    }
+  });
+}
+
+// dx[t] = sum over s >= t of dy[s] / (s + 1).
+void running_mean_backward(const Exec& exec, int64_t batch, int64_t length, int64_t width,
+                           const float* dy, float* dx, bool accumulate) {
+  for_columns(exec, batch, width, [=](int64_t b, int64_t begin, int64_t columns) {
+    float sum[kColumns] = {};
+    for (int64_t t = length - 1; t >= 0; --t) {
+      const int64_t at = (b * length + t) * width + begin;
+      const float share = 1 / static_cast<float>(t + 1);
+      for (int64_t i = 0; i < columns; ++i) {
+        sum[i] += dy[at + i] * share;
+        dx[at + i] = accumulate ? dx[at + i] + sum[i] : sum[i];
+      }
+    }
+  });
+}
+
+void gather_rows(const Exec& exec, int64_t batch, int64_t length, int64_t width, int64_t rows,
+                 const int32_t* index, const float* x, float* out) {
+  parallel_for(exec, batch * rows, [=](int64_t row) {
+    const float* source = x + (row / rows * length + index[row]) * width;
+    std::copy_n(source, width, out + row * width);
+  });
+}
+
+// Several rows may come from one position, so that a task owns whole columns of a sample.
+void gather_rows_backward(const Exec& exec, int64_t batch, int64_t length, int64_t width,
+                          int64_t rows, const int32_t* index, const float* dy, float* dx) {
+  for_columns(exec, batch, width, [=](int64_t b, int64_t begin, int64_t columns) {
+    for (int64_t row = b * rows; row < (b + 1) * rows; ++row) {
+      const float* source = dy + row * width + begin;
+      float* target = dx + (b * length + index[row]) * width + begin;
+      for (int64_t i = 0; i < columns; ++i) target[i] += source[i];
+    }
+  });
+}
+
+}  // namespace primal::cpu
