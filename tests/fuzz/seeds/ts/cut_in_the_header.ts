@@ -1,0 +1,2 @@
+@problemName Small
+@timeSt

@@ -1,0 +1,5 @@
+@dimensions -1
+@seriesLength x
+@equalLength maybe
+@data
+1:a

@@ -1,0 +1,2 @@
+@problemName Small
+1,2,3:a

@@ -1,0 +1,3 @@
+@classLabel false
+@data
+1,2:3,4

@@ -1,0 +1,10 @@
+@problemName Small
+@timeStamps false
+@missing false
+@univariate false
+@dimensions 2
+@equalLength true
+@seriesLength 3
+@classLabel true up down
+@data
+1,2,x3:4,5,6:up

@@ -1,0 +1,3 @@
+@targetlabel true
+@data
+1,2,3:0.75

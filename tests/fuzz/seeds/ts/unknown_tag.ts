@@ -1,0 +1,6 @@
+@frequency 10
+@
+@ data
+@classLabel
+@data
+1:a

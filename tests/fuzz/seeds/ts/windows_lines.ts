@@ -1,0 +1,11 @@
+﻿@problemName Small
+@timeStamps false
+@missing false
+@univariate false
+@dimensions 2
+@equalLength true
+@seriesLength 3
+@classLabel true up down
+@data
+1,2,3:4,5,6:up
+7,8,9:1,2,3:down
