@@ -62,9 +62,19 @@ class SafetensorsFile {
 void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-/// The 8-byte length and the JSON header, padded with spaces to a multiple of 8, that stand before
-/// the tensors' data in a file.
-std::string safetensors_header(std::span<const StoredTensor> tensors,
-                               const std::map<std::string, std::string>& metadata);
+/// The bytes of a safetensors file without a copy of the data: the header, then views of each
+/// tensor. Move-only, because the first part views `header`.
+struct EncodedSafetensors {
+  EncodedSafetensors() = default;
+  EncodedSafetensors(EncodedSafetensors&&) = default;
+  EncodedSafetensors& operator=(EncodedSafetensors&&) = default;
+
+  std::vector<std::byte> header;  // 8-byte length and JSON, padded with spaces to a multiple of 8
+  std::vector<std::span<const std::byte>> parts;
+};
+/// `name` stands for the file in error messages.
+EncodedSafetensors encode_safetensors(std::span<const StoredTensor> tensors,
+                                      const std::map<std::string, std::string>& metadata,
+                                      std::string_view name);
 
 }  // namespace primal
