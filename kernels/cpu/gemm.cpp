@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/cpu/gemm_amx.h"
 
 #ifdef PRIMAL_BLAS
 #include <cblas.h>
@@ -16,13 +17,16 @@
 namespace primal::cpu {
 namespace {
 
-// Tiles are cut by shape alone, so that the bits do not depend on the number of threads.
-constexpr int64_t kTileRows = 256, kTileColumns = 1024;
+// Tiles are cut by shape alone, so that the bits do not depend on the number of threads: equal
+// ones, of at most kTileRows x kTileColumns, and kTiles of them if that leaves kLeastRows in each.
+constexpr int64_t kTileRows = 512, kTileColumns = 512, kTiles = 4, kLeastRows = 192, kUnit = 16;
 // Products with few outputs and a long inner dimension are cut along k; the parts are added in
 // order.
 constexpr int64_t kSkinnyOutputs = 4096, kPartDepth = 8192;
+// Least harmonic mean of m and n (halved), and least k, for which AMX pays.
+constexpr int64_t kAmxLeast = 48;
 
-void check(const GemmArgs& g) {
+void check(const Exec& exec, const GemmArgs& g) {
   if (g.m < 0 || g.n < 0 || g.k < 0) {
     fail("[gemm] sizes must not be negative, got ({}, {}, {})", g.m, g.n, g.k);
   }
@@ -33,6 +37,9 @@ void check(const GemmArgs& g) {
            given);
     }
   };
+  if (exec.product == ProductKind::amx && !amx_available()) {
+    fail("[gemm] this processor or operating system does not offer AMX");
+  }
   if (g.m == 0 || g.n == 0) return;
   check_leading("c", g.ldc, g.n);
   if (g.k == 0) return;
@@ -52,7 +59,7 @@ GemmArgs tile(const GemmArgs& g, int64_t i, int64_t rows, int64_t j, int64_t col
   return t;
 }
 
-/// C = beta C + bias; what remains of a product when alpha or k is zero.
+/// C = beta C + bias.
 void scale(const GemmArgs& g) {
   for (int64_t i = 0; i < g.m; ++i) {
     float* c = g.c + i * g.ldc;
@@ -125,13 +132,22 @@ void blas(const GemmArgs& g) {
 
 #endif
 
-void product_on_this_thread(const GemmArgs& args) {
+/// Packing for AMX costs time in proportion to (m + n) k, which the faster product of m n k has to
+/// repay.
+bool use_amx(const Exec& exec, const GemmArgs& g) {
+  if (exec.product == ProductKind::amx) return true;
+  return exec.product == ProductKind::automatic && g.m * g.n >= kAmxLeast * (g.m + g.n) &&
+         g.k >= kAmxLeast && amx_available();
+}
+
+void product_on_this_thread(const Exec& exec, const GemmArgs& args) {
   GemmArgs g = args;
-  if (g.bias || g.k == 0 || g.alpha == 0) {
+  if (g.k == 0 || g.alpha == 0) return scale(g);
+  if (use_amx(exec, g)) return gemm_amx(g);
+  if (g.bias) {
     scale(g);
     g.beta = 1;
   }
-  if (g.k == 0 || g.alpha == 0) return;
   blas(g);
 }
 
@@ -146,19 +162,27 @@ void measured(const Exec& exec, const GemmArgs& g, F&& f) {
                                        static_cast<double>(g.k));
 }
 
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 void tiled(const Exec& exec, const GemmArgs& g) {
-  const int64_t down = (g.m + kTileRows - 1) / kTileRows;
-  const int64_t across = (g.n + kTileColumns - 1) / kTileColumns;
+  const auto piece = [](int64_t size, int64_t count) {
+    return ceil_div(ceil_div(size, count), kUnit) * kUnit;
+  };
+  const int64_t columns = piece(g.n, ceil_div(g.n, kTileColumns)), across = ceil_div(g.n, columns);
+  const int64_t wanted = std::clamp<int64_t>(g.m / kLeastRows, 1, ceil_div(kTiles, across));
+  const int64_t rows = piece(g.m, std::max(wanted, ceil_div(g.m, kTileRows)));
+  const int64_t down = ceil_div(g.m, rows);
   parallel_for(exec, down * across, [&](int64_t t) {
-    const int64_t i = t / across * kTileRows, j = t % across * kTileColumns;
-    const GemmArgs part =
-        tile(g, i, std::min(kTileRows, g.m - i), j, std::min(kTileColumns, g.n - j));
-    measured(exec, part, [&] { product_on_this_thread(part); });
+    const int64_t i = t / across * rows, j = t % across * columns;
+    const GemmArgs part = tile(g, i, std::min(rows, g.m - i), j, std::min(columns, g.n - j));
+    measured(exec, part, [&] { product_on_this_thread(exec, part); });
   });
 }
 
 void split_along_k(const Exec& exec, const GemmArgs& g) {
-  const int64_t parts = (g.k + kPartDepth - 1) / kPartDepth, size = g.m * g.n;
+  const int64_t parts = ceil_div(g.k, kPartDepth), size = g.m * g.n;
   std::vector<float> sums(static_cast<std::size_t>(parts * size));
   parallel_for(exec, parts, [&](int64_t p) {
     const int64_t start = p * kPartDepth;
@@ -170,7 +194,7 @@ void split_along_k(const Exec& exec, const GemmArgs& g) {
     part.bias = nullptr;
     part.c = sums.data() + p * size;
     part.ldc = g.n;
-    measured(exec, part, [&] { product_on_this_thread(part); });
+    measured(exec, part, [&] { product_on_this_thread(exec, part); });
   });
   scale(g);
   for (int64_t p = 0; p < parts; ++p) {
@@ -184,7 +208,7 @@ void split_along_k(const Exec& exec, const GemmArgs& g) {
 }  // namespace
 
 void gemm(const Exec& exec, const GemmArgs& args) {
-  check(args);
+  check(exec, args);
   if (args.m == 0 || args.n == 0) return;
   if (args.m * args.n <= kSkinnyOutputs && args.k > kPartDepth) {
     split_along_k(exec, args);
@@ -194,25 +218,22 @@ void gemm(const Exec& exec, const GemmArgs& args) {
 }
 
 void gemm_serial(const Exec& exec, const GemmArgs& args) {
-  check(args);
+  check(exec, args);
   if (args.m == 0 || args.n == 0) return;
-  measured(exec, args, [&] { product_on_this_thread(args); });
+  measured(exec, args, [&] { product_on_this_thread(exec, args); });
 }
 
 void gemm_batched(const Exec& exec, const GemmArgs& args, const Batch& batch) {
-  check(args);
+  check(exec, args);
+  if (args.m == 0 || args.n == 0) return;
   parallel_for(exec, batch.count_outer * batch.count_inner, [&](int64_t item) {
     const int64_t outer = item / batch.count_inner, inner = item % batch.count_inner;
     GemmArgs g = args;
     g.a += outer * batch.a_outer + inner * batch.a_inner;
     g.b += outer * batch.b_outer + inner * batch.b_inner;
     g.c += outer * batch.c_outer + inner * batch.c_inner;
-    gemm_serial(exec, g);
+    measured(exec, g, [&] { product_on_this_thread(exec, g); });
   });
-}
-
-bool amx_available() {
-  return false;
 }
 
 }  // namespace primal::cpu
