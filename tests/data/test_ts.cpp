@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "tests/catch.h"
+#include "tests/data/temporary_folder.h"
 
 using namespace primal;
 namespace fs = std::filesystem;
@@ -51,15 +52,6 @@ fs::path real_data() {
   }
   return fs::path(folder) / "uea";
 }
-
-struct Folder {
-  fs::path path = fs::temp_directory_path() / fs::path("primal_test_ts");
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-};
 
 }  // namespace
 
@@ -381,7 +373,7 @@ TEST_CASE("a ts file without @data, without rows or with rows first is an error"
 }
 
 TEST_CASE("a ts path that is absent, packed or a folder says so", "[ts]") {
-  const Folder folder;
+  const TemporaryFolder folder("ts");
   const auto message = [](const fs::path& path) {
     try {
       read_ts(path);
