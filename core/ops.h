@@ -61,8 +61,11 @@ Var running_mean(Context& ctx, const Var& x);
 /// `lengths` is empty.
 Var sample_rows(Context& ctx, const Var& x, int64_t m, std::span<const int32_t> lengths);
 
-/// Row i of m evenly spaced ones among `length`: trunc(i (length - 1) / (m - 1)), computed in
-/// double precision from the nearer end.
+/// Row i of m evenly spaced ones among `length`: trunc(i (length - 1) / (m - 1)) from the nearer
+/// end, except that rows come in groups of four, each counted on from its truncated first one (the
+/// last m % 8 rows singly). So did the integer range by which the published models chose their
+/// rows; plain truncation differs by one here and there, and models trained with the one would not
+/// give the same outputs with the other.
 int64_t sample_index(int64_t i, int64_t m, int64_t length);
 
 /// W = f^T P per head: rows f (B, m, D), projection P (H, m, s) -> (B, H, d, s).

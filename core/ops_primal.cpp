@@ -47,12 +47,19 @@ Var running_mean(Context& ctx, const Var& x) {
 }
 
 int64_t sample_index(int64_t i, int64_t m, int64_t length) {
-  if (m <= 1) return 0;
+  if (m <= 1 || length <= 1) return 0;
+  constexpr int64_t kLanes = 4;
   const double step = static_cast<double>(length - 1) / static_cast<double>(m - 1);
-  const auto last = static_cast<double>(length - 1);
-  const double at =
-      i < m / 2 ? step * static_cast<double>(i) : last - step * static_cast<double>(m - 1 - i);
-  return std::clamp(static_cast<int64_t>(at), int64_t{0}, std::max<int64_t>(length - 1, 0));
+  const auto evenly = [&](int64_t at) {
+    const double value =
+        at < m / 2 ? step * static_cast<double>(at)
+                   : static_cast<double>(length - 1) - step * static_cast<double>(m - 1 - at);
+    return static_cast<int64_t>(value);
+  };
+  if (i >= m / (2 * kLanes) * (2 * kLanes)) return evenly(i);
+  const int64_t lane = i % kLanes;
+  return static_cast<int64_t>(static_cast<double>(evenly(i - lane)) +
+                              step * static_cast<double>(lane));
 }
 
 Var sample_rows(Context& ctx, const Var& x, int64_t m, std::span<const int32_t> lengths) {
@@ -60,6 +67,9 @@ Var sample_rows(Context& ctx, const Var& x, int64_t m, std::span<const int32_t> 
   expect_rank("sample_rows", "input", 3, x.shape());
   if (m < 1) fail("[sample_rows] at least one row must be sampled, got {}", m);
   const Shape shape = x.shape();
+  if (shape[1] == 0) {
+    fail("[sample_rows] rows of no positions cannot be sampled: {}", shape.text());
+  }
   if (!lengths.empty() && std::ssize(lengths) != shape[0]) {
     fail("[sample_rows] {} lengths were given for a batch of {}", lengths.size(), shape[0]);
   }
@@ -67,6 +77,9 @@ Var sample_rows(Context& ctx, const Var& x, int64_t m, std::span<const int32_t> 
   rows.reserve(shape[0] * m);
   for (int64_t b = 0; b < shape[0]; ++b) {
     const int64_t length = lengths.empty() ? shape[1] : lengths[b];
+    if (length < 0 || length > shape[1]) {
+      fail("[sample_rows] lengths must be from 0 to {}, got {}", shape[1], length);
+    }
     for (int64_t i = 0; i < m; ++i) {
       rows.push_back(static_cast<int32_t>(sample_index(i, m, length)));
     }
@@ -338,6 +351,8 @@ Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const
                shared ? Shape{shape[1], rows, shape[3]} : Shape{shape[0], shape[1], rows, shape[3]},
                trace_e.shape());
   const Tensor lengths = options.lengths != nullptr ? *options.lengths : Tensor();
+  if (lengths.defined()) expect_shape("ksvd_loss", "lengths", {shape[0]}, lengths.shape());
+  if (shape[0] == 0) fail("[ksvd_loss] got no samples: {}", shape.text());
   KsvdArgs args;
   args.batch = shape[0];
   args.heads = shape[1];
