@@ -1,7 +1,9 @@
 // primal-data: looks into data sets and makes small ones.
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,8 +50,9 @@ void add_generate(CLI::App& app) {
   uea->add_flag("--overwrite", options->overwrite, "replace existing files");
   uea->callback([=] {
     const GeneratedFiles files = generate_uea(*options, *output);
-    std::cout << "wrote " << files.train.string() << std::endl;
-    std::cout << "wrote " << files.test.string() << std::endl;
+    for (const std::filesystem::path& path : {files.train, files.test}) {
+      std::cout << (files.written ? "wrote " : "unchanged: ") << path.string() << std::endl;
+    }
   });
 }
 

@@ -1,15 +1,14 @@
 #include "data/uea_generate.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
-#include <fstream>
 #include <string_view>
 #include <system_error>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/rng.h"
 
 namespace primal {
@@ -79,16 +78,13 @@ std::string file_text(const GenerateOptions& options, std::string_view part, int
   return text;
 }
 
-void write_file(const fs::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << text;
-  out.close();
-  if (!out) {
-    std::error_code ignored;
-    fs::remove(path, ignored);
-    fail("uea: {}: cannot be written (is the folder writable and the disk not full?)",
-         path.string());
-  }
+// Whether `text` still has to be written to `path`.
+bool is_new(const fs::path& path, const std::string& text, bool overwrite) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return true;
+  if (fs::is_regular_file(path, ignored) && read_text_file(path) == text) return false;
+  if (overwrite) return true;
+  fail("uea: {} exists already with other content; --overwrite replaces it", path.string());
 }
 
 void check(const GenerateOptions& options) {
@@ -114,31 +110,15 @@ void check(const GenerateOptions& options) {
 GeneratedFiles generate_uea(const GenerateOptions& options, const fs::path& output) {
   check(options);
   const fs::path folder = output / options.name;
-  const GeneratedFiles files{folder / (options.name + "_TRAIN.ts"),
-                             folder / (options.name + "_TEST.ts")};
-  std::error_code code;
-  for (const fs::path& path : {files.train, files.test}) {
-    if (!options.overwrite && fs::exists(path, code)) {
-      fail("uea: {} exists already; --overwrite replaces it", path.string());
-    }
-  }
-  fs::create_directories(folder, code);
-  if (code) fail("uea: {}: cannot be created: {}", folder.string(), code.message());
-
-  const std::string ending = fmt::format(".part{}", ::getpid());
-  fs::path train_part = files.train, test_part = files.test;
-  train_part += ending;
-  test_part += ending;
-  try {
-    write_file(train_part, file_text(options, "train", options.train));
-    write_file(test_part, file_text(options, "test", options.test));
-    fs::rename(train_part, files.train);
-    fs::rename(test_part, files.test);
-  } catch (const std::exception& error) {
-    fs::remove(train_part, code);
-    fs::remove(test_part, code);
-    fail("uea: cannot write {}: {}", folder.string(), error.what());
-  }
+  const std::string train = file_text(options, "train", options.train);
+  const std::string test = file_text(options, "test", options.test);
+  GeneratedFiles files{folder / (options.name + "_TRAIN.ts"), folder / (options.name + "_TEST.ts")};
+  const bool new_train = is_new(files.train, train, options.overwrite);
+  const bool new_test = is_new(files.test, test, options.overwrite);
+  files.written = new_train || new_test;
+  if (files.written) make_directories(folder);
+  if (new_train) write_file_atomically(files.train, train);
+  if (new_test) write_file_atomically(files.test, test);
   return files;
 }
 

@@ -16,6 +16,7 @@ struct GenerateOptions {
 
 struct GeneratedFiles {
   std::filesystem::path train, test;
+  bool written = true;  // false: both were there already, byte for byte
 };
 
 /// Writes output/NAME/NAME_TRAIN.ts and NAME_TEST.ts: 4 classes of 3 noisy channels with 16 to 32

@@ -109,21 +109,35 @@ TEST_CASE("a nearest neighbour tells the generated classes apart, the channel me
   CHECK(accuracy(true) < 0.6);
 }
 
-TEST_CASE("generating keeps existing files unless told otherwise", "[generate]") {
+TEST_CASE("generating keeps existing files of other content unless told otherwise", "[generate]") {
   const TemporaryFolder folder("generate");
   const GeneratedFiles files = generate_uea({.train = 8, .test = 8}, folder.path);
   const std::string before = text_of(files.train);
-  CHECK_THROWS_WITH(generate_uea({.train = 12}, folder.path),
-                    "uea: " + files.train.string() + " exists already; --overwrite replaces it");
+  CHECK_THROWS_WITH(generate_uea({.train = 12, .test = 8}, folder.path),
+                    "uea: " + files.train.string() +
+                        " exists already with other content; --overwrite replaces it");
   CHECK(text_of(files.train) == before);
   fs::remove(files.train);  // the other file alone is enough to stop
-  CHECK_THROWS_AS(generate_uea({.train = 12}, folder.path), Error);
+  CHECK_THROWS_AS(generate_uea({.train = 12, .test = 12}, folder.path), Error);
   CHECK_FALSE(fs::exists(files.train));
   generate_uea({.train = 12, .test = 4, .overwrite = true}, folder.path);
   CHECK(read_ts(files.train).cases.size() == 12);
   CHECK(read_ts(files.test).cases.size() == 4);
   CHECK(std::distance(fs::directory_iterator(files.train.parent_path()),
                       fs::directory_iterator()) == 2);
+}
+
+TEST_CASE("generating the same data again changes nothing and completes what is absent",
+          "[generate]") {
+  const TemporaryFolder folder("generate");
+  const GeneratedFiles files = generate_uea({}, folder.path);
+  CHECK(files.written);
+  const auto time = fs::last_write_time(files.train);
+  CHECK_FALSE(generate_uea({}, folder.path).written);
+  CHECK(fs::last_write_time(files.train) == time);
+  fs::remove(files.test);
+  CHECK(generate_uea({}, folder.path).written);
+  CHECK(read_ts(files.test).cases.size() == 160);
 }
 
 TEST_CASE("generating refuses sizes and names that make no data set", "[generate]") {
