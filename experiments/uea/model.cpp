@@ -33,7 +33,7 @@ UeaClassifier::UeaClassifier(const Backend& backend, ParameterSet& parameters,
       norm_(parameters, "norm", config.encoder.dim, config.encoder.norm_eps),
       head_(parameters, "head", config.encoder.dim * shape.max_length, shape.classes) {}
 
-Var UeaClassifier::encode(Context& ctx, const UeaBatch& batch) const {
+Var UeaClassifier::encode(Context& ctx, const UeaInputs& batch) const {
   Sequence sequence;
   if (padding_ == UeaModelConfig::Padding::exact) {
     sequence = {batch.lengths, &batch.lengths_tensor};
@@ -43,7 +43,7 @@ Var UeaClassifier::encode(Context& ctx, const UeaBatch& batch) const {
   return encoder_.forward(ctx, std::move(x), sequence);
 }
 
-Var UeaClassifier::forward(Context& ctx, const UeaBatch& batch) const {
+Var UeaClassifier::forward(Context& ctx, const UeaInputs& batch) const {
   if (batch.x.shape().rank() != 3 || batch.x.dim(1) != shape_.max_length ||
       batch.x.dim(2) != shape_.channels) {
     fail("[uea] a batch must be (B, {}, {}), got {}", shape_.max_length, shape_.channels,
@@ -56,7 +56,7 @@ Var UeaClassifier::forward(Context& ctx, const UeaBatch& batch) const {
   return head_.forward(ctx, ops::reshape(ctx, x, {shape[0], shape[1] * shape[2]}));
 }
 
-BatchLoss uea_loss(Context& ctx, const UeaClassifier& model, const UeaBatch& batch, double eta) {
+BatchLoss uea_loss(Context& ctx, const UeaClassifier& model, const UeaInputs& batch, double eta) {
   const Var logits = model.forward(ctx, batch);
   const ops::CrossEntropy entropy = ops::cross_entropy(ctx, logits, batch.labels);
   BatchLoss loss;

@@ -28,7 +28,7 @@ struct UeaShape {
 };
 
 /// A batch on the device, with its lengths on the host too.
-struct UeaBatch {
+struct UeaInputs {
   Tensor x;                      ///< (B, N, F), zero at padded positions
   Tensor lengths_tensor;         ///< (B) int32
   Tensor labels;                 ///< (B) int32
@@ -49,9 +49,9 @@ class UeaClassifier {
                 const KsvdConfig& ksvd, const UeaShape& shape);
 
   /// Outputs of the last block: x (B, N, F) -> (B, N, D), for any N <= max_length.
-  Var encode(Context& ctx, const UeaBatch& batch) const;
+  Var encode(Context& ctx, const UeaInputs& batch) const;
   /// Logits (B, classes); N must be max_length.
-  Var forward(Context& ctx, const UeaBatch& batch) const;
+  Var forward(Context& ctx, const UeaInputs& batch) const;
 
  private:
   UeaModelConfig::Padding padding_;
@@ -66,7 +66,7 @@ class UeaClassifier {
 };
 
 /// task loss + eta * mean over primal layers of the KSVD loss.
-BatchLoss uea_loss(Context& ctx, const UeaClassifier& model, const UeaBatch& batch, double eta);
+BatchLoss uea_loss(Context& ctx, const UeaClassifier& model, const UeaInputs& batch, double eta);
 
 /// Each parameter's name and shape in the authors' PyTorch code.
 std::vector<TaskConfig::ForeignName> uea_pytorch_names(const ParameterSet& parameters);
