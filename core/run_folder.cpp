@@ -1,0 +1,75 @@
+#include "core/run_folder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <system_error>
+
+#include "core/checkpoint.h"
+#include "core/error.h"
+#include "core/files.h"
+
+namespace primal {
+namespace fs = std::filesystem;
+
+fs::path default_run_directory(std::string_view config_name, int64_t seed) {
+  std::string name = fs::path(config_name).stem().string();
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_') c = '_';
+  }
+  return fs::path("runs") / fmt::format("{}-{}", name.empty() ? "run" : name, seed);
+}
+
+void check_new_run(const fs::path& directory, bool overwrite) {
+  std::error_code error;
+  const fs::file_status status = fs::status(directory, error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status)) fail("output: {}: is not a folder", directory.string());
+  const bool empty = fs::is_empty(directory, error);
+  if (error) fail("output: {}: {}", directory.string(), error.message());
+  if (!empty && !overwrite) {
+    fail(
+        "output: {}: the folder is not empty; go on with --resume, replace the run with "
+        "--overwrite, or "
+        "choose another --output",
+        directory.string());
+  }
+}
+
+void begin_run(const fs::path& directory, std::string_view config_yaml) {
+  make_directories(directory);
+  clean_transactions(directory);
+  // Checkpoints go first, so that a kill in between leaves none beside a configuration they are not
+  // of.
+  std::error_code missing;
+  if (fs::exists(directory / "checkpoints", missing)) {
+    remove_directory_atomically(directory / "checkpoints");
+  }
+  for (const char* name : {"result.json", "metrics.jsonl", "environment.json", "config.yaml"}) {
+    std::error_code error;
+    fs::remove(directory / name, error);
+    if (error) fail("output: {}: cannot remove: {}", (directory / name).string(), error.message());
+  }
+  write_file_atomically(directory / "config.yaml", config_yaml);
+}
+
+bool holds_run(const fs::path& directory) {
+  std::error_code error;
+  return fs::is_regular_file(directory / "config.yaml", error);
+}
+
+bool holds_checkpoints(const fs::path& directory) {
+  return !CheckpointStore(directory).steps().empty();
+}
+
+void record_environment(const fs::path& directory, const nlohmann::json& facts) {
+  const fs::path path = directory / "environment.json";
+  nlohmann::json starts = nlohmann::json::array();
+  if (std::error_code error; fs::exists(path, error)) {
+    const auto earlier = nlohmann::json::parse(read_text_file(path), nullptr, false);
+    if (earlier.is_array()) starts = earlier;
+  }
+  starts.push_back(facts);
+  write_file_atomically(path, starts.dump(1) + "\n");
+}
+
+}  // namespace primal
