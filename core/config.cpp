@@ -125,6 +125,35 @@ size_t node_count(const ConfigNode& node) {
 
 // ---- Parsing ------------------------------------------------------------------------------------
 
+/// Bytes of the UTF-8 character at the front of `text`, 0 if there is no well-formed one.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [text](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates, and beyond U+10FFFF.
+  const unsigned second = byte(1);
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
+    return 0;
+  }
+  return length;
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 /// Builds the tree from the parser's events. yaml-cpp's own tree is not used, since it keeps no
 /// lines of keys, lets the first of two equal keys win without a word and shares nodes between
 /// aliases.
@@ -157,6 +186,9 @@ class TreeBuilder : public YAML::EventHandler {
     ConfigNode node = make(Type::kScalar, mark);
     if (tag != "?" && tag != "!") refuse(mark, "tags are not supported");
     if (value.find('\0') != std::string::npos) refuse(mark, "text holds a NUL character");
+    if (!is_utf8(value)) {  // yaml-cpp gives a single byte for these two
+      refuse(mark, R"(text is not UTF-8; instead of \N and \_ write \u0085 and \u00a0)");
+    }
     node.text = value;
     node.quoted = tag == "!";
     add(std::move(node), anchor);
@@ -243,26 +275,6 @@ class TreeBuilder : public YAML::EventHandler {
   size_t nodes_ = 0;
   int documents_ = 0;
 };
-
-/// Bytes of the UTF-8 character at the front of `text`, 0 if there is no well-formed one.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [text](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, and beyond U+10FFFF.
-  const unsigned second = byte(1);
-  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
-    return 0;
-  }
-  return length;
-}
 
 [[noreturn]] void refuse_syntax(const Origin& origin, int line, int column,
                                 const std::string& message) {

@@ -396,6 +396,8 @@ TEST_CASE("config: broken YAML is refused in one line with file, line and column
   CHECK(error_of("task: \xed\xa0\x80\n") == "c.yaml:1:7: text is not UTF-8");
   CHECK(error_of("task: \xc0\xaf\n") == "c.yaml:1:7: text is not UTF-8");
   CHECK(error_of("task: a\x04\nseed: x\n") == "c.yaml:1:8: control character 0x04");
+  CHECK(error_of("task: \"a\\Nb\"\n") ==
+        R"(c.yaml:1: text is not UTF-8; instead of \N and \_ write \u0085 and \u00a0)");
   CHECK(error_of("task: \"\\0\"\n") == "c.yaml:1: text holds a NUL character");
   CHECK(error_of("seed: !!int 1\n") == "c.yaml:1: tags are not supported");
   CHECK(error_of("? [a]\n: b\n") == "c.yaml:1: a key must be a word, got a list");

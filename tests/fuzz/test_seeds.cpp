@@ -49,7 +49,7 @@ void read_seeds(const std::string& folder, const Accepts& accepts,
 
 TEST_CASE("configuration seeds are read or refused with an error, cut anywhere too") {
   read_seeds("config", fuzz::accepts_config,
-             {"anchors", "bom_and_crlf", "empty", "long_text", "overrides", "recipe"});
+             {"anchors", "bom_and_crlf", "empty", "escapes", "long_text", "overrides", "recipe"});
 }
 
 TEST_CASE("safetensors seeds are read or refused with an error, cut anywhere too") {
