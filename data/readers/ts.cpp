@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -126,7 +127,7 @@ class Parser {
   bool is_comment() const { return line_.front() == '#' || line_.front() == '%'; }
 
   void parse_header() {
-    std::vector<std::string> seen;
+    std::set<std::string> seen;
     while (next_line()) {
       if (line_.empty() || is_comment()) continue;
       if (line_.front() != '@') {
@@ -139,10 +140,9 @@ class Parser {
       if (value.starts_with(':')) value.remove_prefix(1);
       value = trim(value);
       if (tag == "data") return;
-      if (std::find(seen.begin(), seen.end(), tag) != seen.end()) {
+      if (!seen.insert(tag).second) {
         warn("tag @{} appears again; the last one counts", tag);
       }
-      seen.push_back(tag);
       read_tag(tag, value);
     }
     error("no @data line");
