@@ -118,7 +118,7 @@ struct UeaReference {
   }
 
   /// Samples [first, first + count).
-  UeaBatch batch(int64_t first, int64_t count) const {
+  UeaInputs batch(int64_t first, int64_t count) const {
     const int64_t sample = shape.max_length * shape.channels;
     const auto cut = [&](const std::vector<int32_t>& values) {
       return std::vector<int32_t>(values.begin() + first, values.begin() + first + count);
@@ -127,7 +127,7 @@ struct UeaReference {
                    std::span(x).subspan(first * sample, count * sample)),
             upload(be, cut(lengths)), upload(be, cut(labels)), cut(lengths)};
   }
-  UeaBatch batch() const { return batch(0, std::ssize(labels)); }
+  UeaInputs batch() const { return batch(0, std::ssize(labels)); }
 
   SafetensorsFile file;
   Backend be = cpu_backend();

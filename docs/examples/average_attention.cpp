@@ -2,8 +2,9 @@
 #include "layers/attention/attention.h"
 #include "layers/linear.h"
 
-// Average attention (Zhang et al., "Accelerating Neural Transformer via an Average Attention Network", ACL 2018),
-// reduced to its core: every position takes the mean of the values up to and including its own.
+// Average attention (Zhang et al., "Accelerating Neural Transformer via an Average Attention
+// Network", ACL 2018), reduced to its core: every position takes the mean of the values up to and
+// including its own.
 
 namespace primal {
 namespace {
