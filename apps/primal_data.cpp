@@ -1,4 +1,4 @@
-// primal-data: looks into data sets and makes small ones.
+// primal-data: looks into data sets, makes small ones, exports weights.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -10,6 +10,7 @@
 
 #include "core/config.h"
 #include "core/error.h"
+#include "core/saved_model.h"
 #include "data/inspect.h"
 #include "data/uea_generate.h"
 
@@ -56,6 +57,24 @@ void add_generate(CLI::App& app) {
   });
 }
 
+void add_export(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("export", "Write the weights of a checkpoint for other programs");
+  auto checkpoint = std::make_shared<std::string>();
+  auto output = std::make_shared<std::string>();
+  command->add_option("--checkpoint", *checkpoint, "step-N folder, or a run folder: its best")
+      ->required();
+  command
+      ->add_option("--pytorch-names", *output,
+                   "safetensors file to write, with the published PyTorch names and shapes")
+      ->required();
+  command->callback([=] {
+    const auto model = load_model(*checkpoint, {}, 1, {"none"});
+    export_pytorch(*model, *output);
+    std::cout << "wrote " << *output << " from " << model->directory.string() << std::endl;
+  });
+}
+
 // "; did you mean '--seed'?" for the first argument that the innermost given command does not know.
 std::string suggestion(const CLI::App& app) {
   const CLI::App* command = &app;
@@ -76,11 +95,12 @@ std::string suggestion(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Looks into data sets and makes small ones", "primal-data"};
+  CLI::App app{"Looks into data sets, makes small ones, exports weights", "primal-data"};
   app.require_subcommand(1);
   int exit_code = 0;
   add_inspect(app, exit_code);
   add_generate(app);
+  add_export(app);
   try {
     app.parse(argc, argv);
     return exit_code;

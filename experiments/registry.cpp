@@ -1,9 +1,16 @@
+#include <array>
+
 #include "core/task.h"
 
 namespace primal {
 
+std::unique_ptr<TaskConfig> make_uea_task();
+
 std::span<const Kind<TaskConfig>> task_kinds() {
-  return {};
+  static constexpr std::array kinds{
+      Kind<TaskConfig>{"uea", "classification of multivariate time series", make_uea_task},
+  };
+  return kinds;
 }
 
 }  // namespace primal

@@ -1,0 +1,237 @@
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+#include <optional>
+
+#include "apps/command_line.h"
+#include "core/checkpoint.h"
+#include "core/log.h"
+#include "core/run_folder.h"
+#include "core/signals.h"
+#include "core/trainer.h"
+#include "core/weights.h"
+
+namespace {
+
+using namespace primal;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string output;
+  std::string resume;
+  std::string init_from;
+  bool overwrite = false;
+  bool print_config = false;
+  bool check = false;
+  std::string device;
+  int threads = 0;
+  std::vector<std::string> all;
+};
+
+/// What to train, where, and from which checkpoint, if any.
+struct Plan {
+  RunConfig config;
+  fs::path directory;
+  std::optional<LoadedCheckpoint> checkpoint;
+};
+
+Plan plan_new_run(const Arguments& a, const std::string& output) {
+  Plan plan{.config = load_run_config(ConfigSource::from_file(a.config, a.overrides)),
+            .directory = output,
+            .checkpoint = {}};
+  if (output.empty()) plan.directory = default_run_directory(a.config, plan.config.seed);
+  return plan;
+}
+
+/// The latest checkpoint of a run; its beginning when it was killed before it saved any; and when
+/// it was killed before it wrote anything, the configuration that is given again.
+Plan plan_resumed_run(const Arguments& a, Log& log) {
+  check_override_keys(a.overrides, {"train.", "data.root", "device"}, "when a run goes on");
+  const fs::path directory = a.resume;
+  const bool from_checkpoint = holds_checkpoints(directory);
+  if (!from_checkpoint && !holds_run(directory)) {
+    if (a.config.empty()) {
+      fail("resume: {}: there is no run; start one with --config FILE --output {}", a.resume,
+           a.resume);
+    }
+    log.info("resume: the run had not begun; starting it");
+    return plan_new_run(a, a.resume);
+  }
+  if (!a.config.empty()) log.info("resume: the run's own configuration is used, not --config");
+  Plan plan{.config = {}, .directory = directory, .checkpoint = {}};
+  if (from_checkpoint) {
+    plan.checkpoint = load_checkpoint(directory);
+    for (const auto& warning : plan.checkpoint->warnings) log.warn(warning);
+    const std::string name = (plan.checkpoint->directory / "config.yaml").string();
+    const auto before = ConfigSource::from_string(plan.checkpoint->config_yaml, name);
+    plan.config =
+        load_run_config(ConfigSource::from_string(plan.checkpoint->config_yaml, name, a.overrides));
+    const auto after = ConfigSource::from_string(print_config(plan.config), name);
+    for (const std::string& text : a.overrides) {
+      const std::string key = text.substr(0, text.find('='));
+      if (before.text_at(key) != after.text_at(key)) {
+        log.info(fmt::format("resume: {} was {}, is now {}", key, before.text_at(key),
+                             after.text_at(key)));
+      }
+    }
+    log.info(fmt::format("resume: from step {}", plan.checkpoint->step));
+  } else {
+    plan.config = load_run_config(ConfigSource::from_file(directory / "config.yaml", a.overrides));
+    log.info("resume: the run had saved no checkpoint; starting it again");
+  }
+  return plan;
+}
+
+std::string plain(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_object()) return value.dump();
+  std::string text;
+  for (const auto& [key, part] : value.items()) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, plain(part));
+  }
+  return text;
+}
+
+void describe(Log& log, const Backend& backend, Task& task) {
+  log.info(fmt::format("device: cpu, {} of {} usable cores, float32", backend.exec.threads,
+                       usable_cores()));
+  if (!has_openmp()) log.warn("this build has no OpenMP: one thread is used");
+  int64_t parameters = 0;
+  for (const auto& entry : task.parameters().entries()) parameters += entry.shape.count();
+  log.info(fmt::format("parameters: {}", parameters));
+  const json facts = task.facts();
+  for (const auto& [key, value] : facts.items()) {
+    // Long ones are in result.json.
+    if (const std::string text = plain(value); text.size() <= 200) {
+      log.info(fmt::format("{}: {}", key, text));
+    }
+  }
+  for (const auto& warning : task.warnings()) log.warn(warning);
+}
+
+void check(const RunConfig& config, Backend& backend, Task& task, Log& log) {
+  Optimizer optimizer(*config.optimizer, task.parameters(), backend);
+  const auto seed = static_cast<uint64_t>(config.seed);
+  auto examples = epoch_order(seed, 0, task.train_size());
+  examples.resize(std::min(examples.size(), static_cast<size_t>(config.train.batch)));
+  const StepFigures figures =
+      train_step(backend, task, optimizer, seed, 0, config.optimizer->lr, examples);
+  log.info(fmt::format("one update: loss {:.4f}, gradient norm {:.4f}, {} MiB at its peak",
+                       figures.loss, figures.gradient_norm,
+                       backend.memory->figures().peak_allocated >> 20));
+  log.info("OK: configuration, data and model fit; nothing was saved");
+}
+
+json environment(const Backend& backend, const Arguments& a, int64_t step) {
+  json facts = environment_facts(backend);
+  std::array<char, 32> now{};
+  const std::time_t time = std::time(nullptr);
+  std::tm utc{};
+  std::strftime(now.data(), now.size(), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&time, &utc));
+  facts["started"] = now.data();
+  facts["from_step"] = step;
+  facts["arguments"] = a.all;
+  return facts;
+}
+
+void report(const TrainOutcome& outcome, Log& log) {
+  if (outcome.was_complete) log.info("the run is complete already; raise train.epochs to go on");
+  for (const auto& [key, value] : outcome.result.items()) {
+    if (key.starts_with("best_") || key.starts_with("last_") || key.find("_at_best_") != key.npos) {
+      if (value.is_number()) log.info(fmt::format("{}: {}", key, value.dump()));
+    }
+  }
+  log.info(fmt::format("model: {}", outcome.checkpoint.string()));
+}
+
+int train(const Arguments& a) {
+  Log log = Log::standard();
+  catch_stop_signals();
+  if (a.resume.empty() && a.config.empty())
+    throw UsageError("--config FILE or --resume DIR is needed");
+  if (!a.resume.empty() && (!a.output.empty() || a.overwrite || !a.init_from.empty() || a.check)) {
+    throw UsageError("--resume DIR takes no --output, --overwrite, --init-from or --check");
+  }
+  Plan plan = a.resume.empty() ? plan_new_run(a, a.output) : plan_resumed_run(a, log);
+  RunConfig& config = plan.config;
+  if (a.print_config) {
+    std::cout << print_config(config);
+    return 0;
+  }
+  if (a.resume.empty() && !a.check) check_new_run(plan.directory, a.overwrite);
+
+  Backend backend = make_backend(config.device, a.threads);
+  TaskSetup setup;
+  setup.seed = static_cast<uint64_t>(config.seed);
+  if (plan.checkpoint) setup.state = &plan.checkpoint->state.at("task");
+  setup.stop = [] { return stop_signal() != 0; };
+  std::unique_ptr<Task> task;
+  try {
+    task = config.task->make(backend, setup);
+  } catch (const Interrupted&) {
+    log.info("stopped while the data were read; nothing was changed");
+    return 128 + stop_signal();
+  }
+  if (!a.init_from.empty()) {
+    load_weights(backend, task->parameters(), SafetensorsFile::read(a.init_from),
+                 config.task->pytorch_names(*task));
+    log.info(fmt::format("weights: from {}", a.init_from));
+  }
+  describe(log, backend, *task);
+  if (a.check) {
+    check(config, backend, *task, log);
+    return 0;
+  }
+
+  const std::string resolved = print_config(config);
+  if (plan.checkpoint) {
+    write_file_atomically(plan.directory / "config.yaml", resolved);
+  } else {
+    begin_run(plan.directory, resolved);
+  }
+  record_environment(plan.directory,
+                     environment(backend, a, plan.checkpoint ? plan.checkpoint->step : 0));
+  Trainer trainer({.backend = backend,
+                   .task = *task,
+                   .config = config,
+                   .run_directory = plan.directory,
+                   .log = log,
+                   .stop_signal = stop_signal});
+  if (plan.checkpoint) {
+    for (const auto& warning : trainer.restore(*plan.checkpoint)) log.warn(warning);
+    plan.checkpoint.reset();
+  }
+  const TrainOutcome outcome = trainer.run();
+  report(outcome, log);
+  return outcome.signal == 0 ? 0 : 128 + outcome.signal;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments a;
+  a.all.assign(argv, argv + argc);
+  CLI::App app{"Trains a model as a configuration says.", "primal-train"};
+  app.add_option("--config", a.config, "Configuration (YAML)")->type_name("FILE");
+  add_set_option(app, a.overrides);
+  app.add_option("--output", a.output, "Run folder; default runs/CONFIG-SEED")->type_name("DIR");
+  app.add_option("--resume", a.resume, "Go on with the run in this folder")->type_name("DIR");
+  app.add_flag("--overwrite", a.overwrite, "Replace the run that --output holds");
+  app.add_option(
+         "--init-from", a.init_from,
+         "First weights: a safetensors file with this program's or the published PyTorch names")
+      ->type_name("FILE");
+  app.add_option("--device", a.device, "Overrides the configuration's device")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
+  app.add_option("--threads", a.threads, "Threads; default: all usable cores")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--print-config", a.print_config, "Print the resolved configuration and end");
+  app.add_flag("--check", a.check, "Read configuration and data, take one step, save nothing");
+  return run_program(app, argc, argv, true, [&] {
+    if (!a.device.empty()) a.overrides.push_back("device=" + a.device);
+    return train(a);
+  });
+}
