@@ -11,6 +11,11 @@
 #ifdef PRIMAL_BLAS
 #include <cblas.h>
 #else
+#if defined(__GNUC__) && !defined(__clang__)
+// g++ 12 takes the intrinsics' deliberately undefined operands for mistakes.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <Eigen/Core>
 #endif
 
@@ -69,24 +74,27 @@ void scale(const GemmArgs& g) {
   }
 }
 
-#ifdef PRIMAL_BLAS
-
-/// OpenBLAS would start threads of its own, and sum in another order, when called outside of an
-/// active parallel region; its OpenMP build honours the calling thread's limit, which is restored.
-class SerialBlas {
+/// OpenBLAS (its OpenMP build) and Eigen would start threads of their own, and cut the product by
+/// their number, when called outside of an active parallel region. Both honour the calling thread's
+/// limit, which is restored.
+class OneThread {
  public:
 #ifdef _OPENMP
-  SerialBlas() : threads_(omp_get_max_threads()) {
+  OneThread() : threads_(omp_get_max_threads()) {
     omp_set_num_threads(1);
   }
-  ~SerialBlas() {
+  ~OneThread() {
     omp_set_num_threads(threads_);
   }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
 
  private:
   int threads_;
 #endif
 };
+
+#ifdef PRIMAL_BLAS
 
 void blas(const GemmArgs& g) {
 #ifdef _OPENMP
@@ -96,7 +104,7 @@ void blas(const GemmArgs& g) {
   static const bool once = (openblas_set_num_threads(1), true);
 #endif
   (void)once;
-  const SerialBlas serial;
+  [[maybe_unused]] const OneThread limit;
   cblas_sgemm(CblasRowMajor, g.trans_a ? CblasTrans : CblasNoTrans,
               g.trans_b ? CblasTrans : CblasNoTrans, static_cast<int>(g.m), static_cast<int>(g.n),
               static_cast<int>(g.k), g.alpha, g.a, static_cast<int>(g.lda), g.b,
@@ -110,6 +118,7 @@ using Operand = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
 using Result = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
 
 void blas(const GemmArgs& g) {
+  [[maybe_unused]] const OneThread limit;
   const Operand a(g.a, g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k, Eigen::OuterStride<>(g.lda));
   const Operand b(g.b, g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n, Eigen::OuterStride<>(g.ldb));
   Result c(g.c, g.m, g.n, Eigen::OuterStride<>(g.ldc));

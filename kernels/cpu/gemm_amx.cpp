@@ -16,9 +16,11 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 
+#ifndef __clang__
 // g++ 12 takes the intrinsics' deliberately undefined operands for mistakes.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 #include <cpuid.h>
 #include <immintrin.h>
@@ -43,8 +45,8 @@ constexpr int64_t kPanel = 2 * kTile;  // rows of A, columns of B in a packed pa
 constexpr int64_t kTerms = 3;          // bfloat16 terms of a float
 constexpr int64_t kTileBytes = 1024;   // 16 rows of 64 bytes
 constexpr int64_t kStepBytes = kTerms * 2 * kTileBytes;  // kDepth of a panel: [term][half] tiles
-// A packed block of B fills about half of a second-level cache of 2 MiB; panels of A pass by it.
-constexpr int64_t kBlockColumns = 512, kBlockDepth = 384;
+// A packed block of B fills about half of a second-level cache of 2 MiB; blocks of A pass by it.
+constexpr int64_t kBlockRows = 128, kBlockColumns = 512, kBlockDepth = 384;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -54,7 +56,7 @@ struct FreeAligned {
   void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
 };
 
-/// Room for packed panels, kept by the thread for its next product; 1.2 MiB at most.
+/// Room for packed panels, kept by the thread for its next product; 1.5 MiB at most.
 std::byte* scratch(int64_t bytes) {
   thread_local std::unique_ptr<std::byte[], FreeAligned> memory;
   thread_local int64_t size = 0;
@@ -171,11 +173,22 @@ PRIMAL_AMX void pack_tile(const Operand& x, int64_t line, int64_t k, std::byte* 
   }
 }
 
-/// Packs lines [line, line + kPanel) along the whole depth of x.
-PRIMAL_AMX void pack_panel(const Operand& x, int64_t line, std::byte* out) {
-  for (int64_t k = 0; k < x.depth; k += kDepth, out += kStepBytes) {
-    pack_tile(x, line, k, out);
-    if (line + kTile < x.lines) pack_tile(x, line + kTile, k, out + kTileBytes);
+/// Packs lines [first, last), panel behind panel, along the whole depth of x. Goes along the memory
+/// order of x.
+PRIMAL_AMX void pack_panels(const Operand& x, int64_t first, int64_t last, std::byte* out) {
+  const int64_t tiles = ceil_div(last - first, kTile), steps = ceil_div(x.depth, kDepth);
+  const auto pack = [&](int64_t tile, int64_t step) {
+    const int64_t place = (tile / 2 * steps + step) * kStepBytes + tile % 2 * kTileBytes;
+    pack_tile(x, first + tile * kTile, step * kDepth, out + place);
+  };
+  if (x.lines_contiguous) {
+    for (int64_t s = 0; s < steps; ++s) {
+      for (int64_t t = 0; t < tiles; ++t) pack(t, s);
+    }
+  } else {
+    for (int64_t t = 0; t < tiles; ++t) {
+      for (int64_t s = 0; s < steps; ++s) pack(t, s);
+    }
   }
 }
 
@@ -236,15 +249,24 @@ PRIMAL_AMX void multiply_panels(const std::byte* a, const std::byte* b, int64_t 
 PRIMAL_AMX void update(const float* sum, int64_t rows, int64_t columns, float alpha, float beta,
                        const float* bias, float* c, int64_t ldc) {
   const __m512 scale = _mm512_set1_ps(alpha), keep = _mm512_set1_ps(beta);
-  for (int64_t j = 0; j < columns; j += kTile) {
-    const auto mask = static_cast<__mmask16>((1u << std::min(columns - j, kTile)) - 1u);
-    const __m512 shift = bias ? _mm512_maskz_loadu_ps(mask, bias + j) : _mm512_setzero_ps();
-    for (int64_t i = 0; i < rows; ++i) {
-      __m512 v = shift;
-      if (beta != 0) v = _mm512_fmadd_ps(keep, _mm512_maskz_loadu_ps(mask, c + i * ldc + j), v);
-      v = _mm512_fmadd_ps(scale, _mm512_load_ps(sum + i * kPanel + j), v);
-      _mm512_mask_storeu_ps(c + i * ldc + j, mask, v);
+  const auto mask = static_cast<__mmask32>((uint64_t{1} << columns) - 1);
+  const auto left = static_cast<__mmask16>(mask), right = static_cast<__mmask16>(mask >> kTile);
+  __m512 shift_left = _mm512_setzero_ps(), shift_right = _mm512_setzero_ps();
+  if (bias) {
+    shift_left = _mm512_maskz_loadu_ps(left, bias);
+    shift_right = _mm512_maskz_loadu_ps(right, bias + kTile);
+  }
+  for (int64_t i = 0; i < rows; ++i, c += ldc, sum += kPanel) {
+    __m512 x = shift_left, y = shift_right;
+    if (beta != 0) {
+      x = _mm512_fmadd_ps(keep, _mm512_maskz_loadu_ps(left, c), x);
+      y = _mm512_fmadd_ps(keep, _mm512_maskz_loadu_ps(right, c + kTile), y);
     }
+    x = _mm512_fmadd_ps(scale, _mm512_load_ps(sum), x);
+    _mm512_mask_storeu_ps(c, left, x);
+    if (right == 0) continue;
+    y = _mm512_fmadd_ps(scale, _mm512_load_ps(sum + kTile), y);
+    _mm512_mask_storeu_ps(c + kTile, right, y);
   }
 }
 
@@ -308,9 +330,10 @@ PRIMAL_AMX void gemm_amx(const GemmArgs& g) {
   // Equal blocks along k, of whole tiles.
   const int64_t depth = ceil_div(ceil_div(g.k, ceil_div(g.k, kBlockDepth)), kDepth) * kDepth;
   const int64_t panel_bytes = depth / kDepth * kStepBytes;
-  std::byte* const a_packed =
-      scratch((1 + ceil_div(std::min(g.n, kBlockColumns), kPanel)) * panel_bytes);
-  std::byte* const b_packed = a_packed + panel_bytes;
+  const int64_t a_panels = ceil_div(std::min(g.m, kBlockRows), kPanel);
+  const int64_t b_panels = ceil_div(std::min(g.n, kBlockColumns), kPanel);
+  std::byte* const a_packed = scratch((a_panels + b_panels) * panel_bytes);
+  std::byte* const b_packed = a_packed + a_panels * panel_bytes;
   _tile_loadconfig(&kTileLayout);
   GemmArgs block = g;
   for (int64_t j = 0; j < g.n; j += kBlockColumns) {
@@ -321,15 +344,18 @@ PRIMAL_AMX void gemm_amx(const GemmArgs& g) {
       block.bias = g.bias && k == 0 ? g.bias + j : nullptr;
       const float* const b_block = g.b + (g.trans_b ? j * g.ldb + k : k * g.ldb + j);
       const Operand b{b_block, g.ldb, block.n, block.k, !g.trans_b, g.trans_b};
-      for (int64_t line = 0; line < block.n; line += kPanel) {
-        pack_panel(b, line, b_packed + line / kPanel * ceil_div(block.k, kDepth) * kStepBytes);
-      }
+      pack_panels(b, 0, block.n, b_packed);
       const Operand a{g.a + (g.trans_a ? k * g.lda : k), g.lda, g.m, block.k, g.trans_a, g.trans_a};
-      for (int64_t i = 0; i < g.m; i += kPanel) {
-        block.m = std::min(kPanel, g.m - i);
-        block.c = g.c + i * g.ldc + j;
-        pack_panel(a, i, a_packed);
-        multiply_panel(block, a_packed, b_packed);
+      for (int64_t first = 0; first < g.m; first += kBlockRows) {
+        const int64_t last = std::min(first + kBlockRows, g.m);
+        pack_panels(a, first, last, a_packed);
+        const std::byte* panel = a_packed;
+        for (int64_t i = first; i < last; i += kPanel) {
+          block.m = std::min(kPanel, last - i);
+          block.c = g.c + i * g.ldc + j;
+          multiply_panel(block, panel, b_packed);
+          panel += ceil_div(block.k, kDepth) * kStepBytes;
+        }
       }
     }
   }
