@@ -95,6 +95,7 @@ Var attention(Context& ctx, const Var& q, const Var& k, const Var& v,
     fail("[attention] width {} cannot be split into {} heads", shape[2], options.heads);
   }
   const Tensor lengths = options.lengths != nullptr ? *options.lengths : Tensor();
+  if (lengths.defined()) expect_shape("attention", "lengths", {shape[0]}, lengths.shape());
   AttentionArgs args;
   args.batch = shape[0];
   args.heads = options.heads;

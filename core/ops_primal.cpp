@@ -150,6 +150,9 @@ Var data_projection(Context& ctx, const Var& rows, const Var& projection) {
     // dP (m, s) = sum over samples of f dW. A head's sum runs sample by sample, which fixes its
     // order.
     with_slot(tape, projection, [&](const GradientSlot& g) {
+      if (batch == 0 && !g.accumulate) {
+        be.op->fill(be.exec, g.tensor.count(), 0.0F, g.tensor.data());
+      }
       for (int64_t b = 0; b < batch; ++b) {
         GemmArgs q;
         q.m = m;
@@ -233,6 +236,9 @@ Var project_scores(Context& ctx, const Var& g, const Var& projection) {
       q.c = slot.tensor.data();
       // A shared projection sums over samples one by one, in order.
       const int64_t steps = shared ? batch : 1;
+      if (steps == 0 && !slot.accumulate) {
+        be.op->fill(be.exec, slot.tensor.count(), 0.0F, slot.tensor.data());
+      }
       for (int64_t b = 0; b < steps; ++b) {
         q.a = g.value.data() + b * sample;
         q.b = de.data() + b * heads * scores;
