@@ -68,7 +68,7 @@ CachingAllocator::~CachingAllocator() {
 void* CachingAllocator::allocate(int64_t& bytes) {
   const std::scoped_lock lock(mutex_);
   const int64_t wanted = bytes;
-  bytes = block_size(wanted);
+  bytes = raw_->exact() ? std::max<int64_t>(wanted, 1) : block_size(wanted);
   void* block = nullptr;
   // A cached block may be up to a quarter larger than asked for.
   if (auto found = cached_.lower_bound(bytes);
@@ -100,6 +100,7 @@ void CachingAllocator::free(void* block, int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   figures_.allocated -= bytes;
   cached_.emplace(bytes, block);
+  if (raw_->exact()) release_cached_locked();
 }
 
 void CachingAllocator::release_cached() {

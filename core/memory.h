@@ -25,6 +25,9 @@ class RawMemory {
   virtual void release(void* block, int64_t bytes) = 0;
   /// Bytes the system could still give, for the out-of-memory message.
   virtual int64_t available() const = 0;
+  /// True: blocks are exactly as large as asked for and go back at once, so that a memory which
+  /// watches the ends of its blocks sees the ends of tensors.
+  virtual bool exact() const { return false; }
 };
 
 /// Host memory in 64-byte aligned blocks; large ones on huge pages where the system offers them.
