@@ -22,8 +22,15 @@ Var Tape::record(Tensor value, Backward backward) {
   return {std::move(value), static_cast<NodeId>(nodes_.size()) - 1};
 }
 
+Tape::Node& Tape::node_of(const Var& var) {
+  if (var.node < 0 || var.node >= std::ssize(nodes_)) {
+    fail("[tape] a value that is not on the tape was given; backward empties it");
+  }
+  return nodes_[var.node];
+}
+
 GradientSlot Tape::slot(const Var& input) {
-  Node& node = nodes_.at(input.node);
+  Node& node = node_of(input);
   const bool accumulate = node.written;
   if (!node.written) {
     node.written = true;
@@ -38,7 +45,7 @@ GradientSlot Tape::slot(const Var& input) {
 }
 
 void Tape::give(const Var& input, Tensor gradient) {
-  Node& node = nodes_.at(input.node);
+  Node& node = node_of(input);
   if (gradient.count() != node.shape.count()) {
     fail("[tape] a gradient of {} was given to a value of {}", gradient.shape().text(),
          node.shape.text());

@@ -62,6 +62,9 @@ class Tape {
     bool written = false;
   };
 
+  /// Throws Error when `var` is not on the tape.
+  Node& node_of(const Var& var);
+
   Backend& backend_;
   std::vector<Node> nodes_;
 };
