@@ -26,6 +26,7 @@ void catch_stop_signals() {
   action.sa_flags = SA_RESTART;  // a write that is under way is not cut short
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 int stop_signal() {
