@@ -8,8 +8,8 @@
 
 namespace primal {
 
-/// A failure with one clear line: the op, file, line or key in front, what was expected, what was found.
-/// `main` prints it and exits 1.
+/// A failure with one clear line: the op, file, line or key in front, what was expected, what was
+/// found. `main` prints it and exits 1.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

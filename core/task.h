@@ -15,21 +15,23 @@
 
 namespace primal {
 
-/// What one training batch gives: the loss to differentiate and single numbers for the log, which stay
-/// on the device until somebody reads them.
+/// What one training batch gives: the loss to differentiate and single numbers for the log, which
+/// stay on the device until somebody reads them.
 struct BatchLoss {
-  Var total;           ///< task loss + eta * KSVD loss
-  Tensor task_loss;    ///< mean over the batch
-  Tensor ksvd_loss;    ///< mean over primal layers, not weighted; undefined when the model has none
-  Tensor correct;      ///< number of right predictions; undefined when the task has no such thing
-  int64_t count = 0;   ///< examples in the batch
+  Var total;          ///< task loss + eta * KSVD loss
+  Tensor task_loss;   ///< mean over the batch
+  Tensor ksvd_loss;   ///< mean over primal layers, not weighted; undefined when the model has none
+  Tensor correct;     ///< number of right predictions; undefined when the task has no such thing
+  int64_t count = 0;  ///< examples in the batch
 };
 
 struct EvaluateOptions {
   int64_t batch = 16;
-  /// Called between batches; returns true to stop early (a signal arrived): evaluate() then throws Interrupted.
+  /// Called between batches; returns true to stop early (a signal arrived): evaluate() then throws
+  /// Interrupted.
   std::function<bool()> stop;
-  /// When set, gets one JSON object per example: {"index", "label", "prediction", "probabilities", ...}.
+  /// When set, gets one JSON object per example: {"index", "label", "prediction", "probabilities",
+  /// ...}.
   std::function<void(const nlohmann::json&)> prediction;
 };
 
@@ -46,10 +48,12 @@ class Task {
   /// The loss of these training examples. ctx.tape may be null.
   virtual BatchLoss train_loss(Context& ctx, std::span<const int64_t> examples) = 0;
 
-  /// Splits to score after each epoch, e.g. {"validation", "test"}; "train" can always be scored too.
+  /// Splits to score after each epoch, e.g. {"validation", "test"}; "train" can always be scored
+  /// too.
   virtual std::vector<std::string> evaluation_splits() const = 0;
-  /// Figures of a split, flat enough to be one line of metrics.jsonl: {"accuracy": 0.98, "loss": ..., "count": ...,
-  /// "classes": [...], "per_class": [...], "confusion": [[...]], ...}. `metric()` names the one that decides what is best.
+  /// Figures of a split, flat enough to be one line of metrics.jsonl: {"accuracy": 0.98, "loss":
+  /// ..., "count": ..., "classes": [...], "per_class": [...], "confusion": [[...]], ...}.
+  /// `metric()` names the one that decides what is best.
   virtual nlohmann::json evaluate(Backend&, std::string_view split, const EvaluateOptions&) = 0;
   virtual std::string metric() const = 0;  ///< higher is better
 
@@ -64,14 +68,15 @@ class Task {
 /// Settings every task shares and hands to make_task().
 struct TaskSetup {
   uint64_t seed = 1;
-  /// Null when training starts from the data; else Task::state() of a checkpoint, whose statistics and
-  /// class names are to be used as they are.
+  /// Null when training starts from the data; else Task::state() of a checkpoint, whose statistics
+  /// and class names are to be used as they are.
   const nlohmann::json* state = nullptr;
-  /// Splits needed by the caller; a task loads no file it does not need for them. Empty: all.
+  /// Splits needed by the caller; a task loads no file it does not need for them. Empty: all; {"none"}:
+  /// the model is made from `state` alone.
   std::vector<std::string> splits;
-  /// When set, random examples take the place of the data, to time the model: an object of sizes in the
-  /// task's terms, e.g. {"length": 29, "channels": 12, "classes": 9}. What it leaves out is the published
-  /// size of the configured data set; Error when there is none. facts() tells the sizes.
+  /// When set, random examples take the place of the data, to time the model: an object of sizes in
+  /// the task's terms, e.g. {"length": 29, "channels": 12, "classes": 9}. What it leaves out is the
+  /// published size of the configured data set; Error when there is none. facts() tells the sizes.
   std::optional<nlohmann::json> random_data;
   /// Called while data are read; make() throws Interrupted when it returns true. May be empty.
   std::function<bool()> stop;
@@ -84,7 +89,8 @@ class TaskConfig {
   virtual std::string_view kind() const = 0;
   virtual void fields(Fields& fields) = 0;
   virtual std::unique_ptr<Task> make(Backend& backend, const TaskSetup& setup) const = 0;
-  /// Parameter names of the authors' PyTorch code: {ours, theirs, their shape}. Empty when there is no such code.
+  /// Parameter names of the authors' PyTorch code: {ours, theirs, their shape}. Empty when there is
+  /// no such code.
   struct ForeignName {
     std::string name;
     std::string foreign;

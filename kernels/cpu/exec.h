@@ -18,8 +18,9 @@ inline int thread_index() {
 #endif
 }
 
-/// Thread-seconds and floating-point operations spent in matrix products. Each thread adds to its
-/// own slot, a cache line wide, so that measuring costs two clock reads per product.
+/// Thread-seconds and floating-point operations spent in matrix products: a product on several
+/// threads counts its time once for each. Every thread adds to its own slot, a cache line wide, so
+/// that measuring costs two clock reads per product.
 class ProductMeter {
  public:
   explicit ProductMeter(int threads) : slots_(static_cast<std::size_t>(threads)) {}

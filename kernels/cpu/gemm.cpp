@@ -160,15 +160,25 @@ void product_on_this_thread(const Exec& exec, const GemmArgs& args) {
   blas(g);
 }
 
-/// Runs f and adds its time and operations to the meter, if there is one.
+bool in_parallel() {
+#ifdef _OPENMP
+  return omp_in_parallel() != 0;
+#else
+  return true;
+#endif
+}
+
+/// Runs f, which computes `items` products of g's shape on `threads` threads, and adds the time
+/// that they were kept, waiting for one another included, and the operations to the meter.
 template <class F>
-void measured(const Exec& exec, const GemmArgs& g, F&& f) {
+void measured(const Exec& exec, const GemmArgs& g, int64_t items, int threads, F&& f) {
   if (!exec.meter) return f();
   const auto start = std::chrono::steady_clock::now();
   f();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  exec.meter->add(seconds.count(), 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
-                                       static_cast<double>(g.k));
+  exec.meter->add(seconds.count() * threads, 2.0 * static_cast<double>(items * g.m) *
+                                                 static_cast<double>(g.n) *
+                                                 static_cast<double>(g.k));
 }
 
 int64_t ceil_div(int64_t a, int64_t b) {
@@ -186,7 +196,7 @@ void tiled(const Exec& exec, const GemmArgs& g) {
   parallel_for(exec, down * across, [&](int64_t t) {
     const int64_t i = t / across * rows, j = t % across * columns;
     const GemmArgs part = tile(g, i, std::min(rows, g.m - i), j, std::min(columns, g.n - j));
-    measured(exec, part, [&] { product_on_this_thread(exec, part); });
+    product_on_this_thread(exec, part);
   });
 }
 
@@ -203,7 +213,7 @@ void split_along_k(const Exec& exec, const GemmArgs& g) {
     part.bias = nullptr;
     part.c = sums.data() + p * size;
     part.ldc = g.n;
-    measured(exec, part, [&] { product_on_this_thread(exec, part); });
+    product_on_this_thread(exec, part);
   });
   scale(g);
   for (int64_t p = 0; p < parts; ++p) {
@@ -219,29 +229,34 @@ void split_along_k(const Exec& exec, const GemmArgs& g) {
 void gemm(const Exec& exec, const GemmArgs& args) {
   check(exec, args);
   if (args.m == 0 || args.n == 0) return;
-  if (args.m * args.n <= kSkinnyOutputs && args.k > kPartDepth) {
-    split_along_k(exec, args);
-  } else {
-    tiled(exec, args);
-  }
+  measured(exec, args, 1, in_parallel() ? 1 : exec.threads, [&] {
+    if (args.m * args.n <= kSkinnyOutputs && args.k > kPartDepth) {
+      split_along_k(exec, args);
+    } else {
+      tiled(exec, args);
+    }
+  });
 }
 
 void gemm_serial(const Exec& exec, const GemmArgs& args) {
   check(exec, args);
   if (args.m == 0 || args.n == 0) return;
-  measured(exec, args, [&] { product_on_this_thread(exec, args); });
+  measured(exec, args, 1, 1, [&] { product_on_this_thread(exec, args); });
 }
 
 void gemm_batched(const Exec& exec, const GemmArgs& args, const Batch& batch) {
   check(exec, args);
   if (args.m == 0 || args.n == 0) return;
-  parallel_for(exec, batch.count_outer * batch.count_inner, [&](int64_t item) {
-    const int64_t outer = item / batch.count_inner, inner = item % batch.count_inner;
-    GemmArgs g = args;
-    g.a += outer * batch.a_outer + inner * batch.a_inner;
-    g.b += outer * batch.b_outer + inner * batch.b_inner;
-    g.c += outer * batch.c_outer + inner * batch.c_inner;
-    measured(exec, g, [&] { product_on_this_thread(exec, g); });
+  const int64_t items = batch.count_outer * batch.count_inner;
+  measured(exec, args, items, in_parallel() ? 1 : exec.threads, [&] {
+    parallel_for(exec, items, [&](int64_t item) {
+      const int64_t outer = item / batch.count_inner, inner = item % batch.count_inner;
+      GemmArgs g = args;
+      g.a += outer * batch.a_outer + inner * batch.a_inner;
+      g.b += outer * batch.b_outer + inner * batch.b_inner;
+      g.c += outer * batch.c_outer + inner * batch.c_inner;
+      product_on_this_thread(exec, g);
+    });
   });
 }
 
