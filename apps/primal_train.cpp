@@ -26,6 +26,7 @@ struct Arguments {
   bool overwrite = false;
   bool print_config = false;
   bool check = false;
+  std::string describe_config;
   std::string device;
   int threads = 0;
   std::vector<std::string> all;
@@ -150,6 +151,11 @@ void report(const TrainOutcome& outcome, Log& log) {
 int train(const Arguments& a) {
   Log log = Log::standard();
   catch_stop_signals();
+  if (!a.describe_config.empty()) {
+    RunConfig config = RunConfig::for_task(a.describe_config);
+    std::cout << document_config(config);
+    return 0;
+  }
   if (a.resume.empty() && a.config.empty())
     throw UsageError("--config FILE or --resume DIR is needed");
   if (!a.resume.empty() && (!a.output.empty() || a.overwrite || !a.init_from.empty() || a.check)) {
@@ -229,6 +235,9 @@ int main(int argc, char** argv) {
   app.add_option("--threads", a.threads, "Threads; default: all usable cores")
       ->check(CLI::Range(1, 1024));
   app.add_flag("--print-config", a.print_config, "Print the resolved configuration and end");
+  app.add_option("--describe-config", a.describe_config,
+                 "Print every key of a task's configurations, as Markdown, and end")
+      ->type_name("TASK");
   app.add_flag("--check", a.check, "Read configuration and data, take one step, save nothing");
   return run_program(app, argc, argv, true, [&] {
     if (!a.device.empty()) a.overrides.push_back("device=" + a.device);

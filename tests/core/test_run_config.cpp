@@ -1,0 +1,34 @@
+#include "core/run_config.h"
+
+#include <string>
+
+#include "core/files.h"
+#include "tests/catch.h"
+
+namespace primal {
+
+TEST_CASE("docs/configuration.md holds the table of every key, as --describe-config prints it") {
+  RunConfig config = RunConfig::for_task("uea");
+  const std::string page =
+      read_text_file(std::string(PRIMAL_SOURCE_DIR) + "/docs/configuration.md");
+  CHECK(page.find(document_config(config)) != std::string::npos);
+}
+
+TEST_CASE("a printed configuration reads back the same") {
+  RunConfig config = RunConfig::for_task("uea");
+  const std::string text = print_config(config);
+  RunConfig again = load_run_config(ConfigSource::from_string(text, "printed"));
+  CHECK(print_config(again) == text);
+}
+
+TEST_CASE("an unknown task is refused with the known ones") {
+  try {
+    load_run_config(ConfigSource::from_string("task: ueo", "run.yaml"));
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("ueo") != std::string::npos);
+    CHECK(std::string(error.what()).find("uea") != std::string::npos);
+  }
+}
+
+}  // namespace primal
