@@ -17,7 +17,7 @@ TEST_CASE("Philox4x32-10 gives its published known answers") {
         PhiloxWords{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("uniform numbers lie in [0, 1) and are evenly spread") {
+TEST_CASE("uniform numbers lie from 0 to below 1 and are evenly spread") {
   RandomStream random(1, hash_name("uniform"));
   const int n = 100000;
   double sum = 0;
