@@ -1,0 +1,460 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/checkpoint.h"
+#include "core/safetensors.h"
+#include "tests/apps/process.h"
+#include "tests/catch.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace primal;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder with generated data and a small configuration, config.yaml.
+struct Workplace {
+  TemporaryFolder folder{"programs"};
+  const fs::path& path = folder.path;
+
+  Workplace() {
+    const Finished made = run(
+        "primal-data", {"generate", "uea", "--output", "data", "--train", "40", "--test", "40"});
+    if (made.code != 0) throw std::runtime_error(made.text);
+    std::ofstream(path / "config.yaml") << R"(
+task: uea
+data: {root: data, name: Generated, protocol: validation}
+model:
+  dim: 16
+  heads: 2
+  feedforward: 32
+  dropout: 0.1
+  layers:
+    - attention: canonical
+    - attention: {kind: primal, rank: 4, rank_multi: 2}
+ksvd: {eta: 0.1, mean: sample}
+optimizer: {kind: radam, lr: 3e-3, clip_norm: 4.0}
+train: {epochs: 6, batch: 8, save_every: 2}
+)";
+  }
+  /// One thread unless the arguments say otherwise, so that tests that run at a time do not wait
+  /// for one another.
+  Finished run(const std::string& program, std::vector<std::string> arguments,
+               rlim_t file_limit = RLIM_INFINITY) const {
+    if (program != "primal-data" && std::ranges::find(arguments, "--threads") == arguments.end()) {
+      arguments.insert(arguments.end(), {"--threads", "1"});
+    }
+    return run_program(program, std::move(arguments), path, file_limit);
+  }
+  std::vector<std::string> train(const std::string& output,
+                                 std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"--config", "config.yaml", "--output",
+                                       output,     "--threads",   "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  /// metrics.jsonl without what depends on the clock or the machine.
+  std::vector<json> metrics(const std::string& run) const {
+    std::ifstream file(path / run / "metrics.jsonl");
+    std::vector<json> lines;
+    for (std::string line; std::getline(file, line);) {
+      json object = json::parse(line);
+      for (const char* key : {"step_ms", "samples_per_s", "seconds", "memory_allocated",
+                              "memory_peak", "memory_reserved", "memory_process"}) {
+        object.erase(key);
+      }
+      lines.push_back(std::move(object));
+    }
+    return lines;
+  }
+  /// The bytes of the last checkpoint's tensors.
+  std::string weights(const std::string& run) const {
+    const fs::path directory = load_checkpoint(path / run).directory;
+    return read(directory / "model.safetensors") + read(directory / "optimizer.safetensors");
+  }
+  static std::string read(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  json result(const std::string& run) const {
+    return json::parse(read(path / run / "result.json"));
+  }
+};
+
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n');
+  return text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end));
+}
+
+}  // namespace
+
+TEST_CASE(
+    "primal-train ends with the place of the model, and the folder holds all that is promised") {
+  const Workplace work;
+  const Finished done = work.run("primal-train", work.train("run"));
+  CAPTURE(done.text);
+  REQUIRE(done.code == 0);
+  REQUIRE_THAT(last_line(done.text), ContainsSubstring("model: run/checkpoints/step-"));
+  for (const char* name : {"config.yaml", "environment.json", "metrics.jsonl", "result.json"}) {
+    REQUIRE(fs::exists(work.path / "run" / name));
+  }
+  REQUIRE_THAT(done.text, ContainsSubstring("parameters: "));
+  REQUIRE_THAT(done.text, ContainsSubstring("device: cpu, 1 of "));
+  const json result = work.result("run");
+  for (const char* key : {"best_test_accuracy", "last_test_accuracy", "best_validation_accuracy",
+                          "test_accuracy_at_best_validation", "ksvd_loss", "seconds"}) {
+    CAPTURE(key);
+    REQUIRE(result.contains(key));
+  }
+  for (const json& line : work.metrics("run")) {
+    if (line.at("event") != "step") continue;
+    for (const char* key : {"step", "epoch", "loss", "task_loss", "ksvd_loss", "ksvd_weight", "lr",
+                            "grad_norm", "accuracy"}) {
+      CAPTURE(key);
+      REQUIRE(line.contains(key));
+    }
+    REQUIRE(line.at("loss").get<double>() ==
+            Approx(line.at("task_loss").get<double>() + 0.1 * line.at("ksvd_loss").get<double>()));
+  }
+}
+
+TEST_CASE("losses and weights are the same bits with 1, 2 and 4 threads") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("one")).code == 0);
+  for (const std::string threads : {"2", "4"}) {
+    CAPTURE(threads);
+    REQUIRE(work.run("primal-train",
+                     {"--config", "config.yaml", "--output", threads, "--threads", threads})
+                .code == 0);
+    REQUIRE(work.metrics(threads) == work.metrics("one"));
+    REQUIRE(work.weights(threads) == work.weights("one"));
+  }
+}
+
+TEST_CASE("a run killed at random moments and resumed ends bit for bit as an uninterrupted one") {
+  const Workplace work;
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE(work.run("primal-train", work.train("whole")).code == 0);
+  const std::chrono::duration<double, std::milli> length = std::chrono::steady_clock::now() - start;
+  std::mt19937 random(20);
+  for (int i = 0; i < 8; ++i) {
+    const std::string run = "killed" + std::to_string(i);
+    const auto delay =
+        static_cast<int>(length.count() * std::uniform_real_distribution<>(0, 1)(random));
+    CAPTURE(i, delay);
+    {
+      Process process("primal-train", work.train(run), work.path);
+      std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+      process.send(SIGKILL);
+      process.wait();
+    }
+    // The configuration is for a run that was killed before it wrote its own.
+    const Finished resumed =
+        work.run("primal-train", {"--config", "config.yaml", "--resume", run, "--threads", "1"});
+    CAPTURE(resumed.text);
+    REQUIRE(resumed.code == 0);
+    REQUIRE(work.metrics(run) == work.metrics("whole"));
+    REQUIRE(work.weights(run) == work.weights("whole"));
+    REQUIRE(work.result(run).at("best_test_accuracy") ==
+            work.result("whole").at("best_test_accuracy"));
+  }
+}
+
+TEST_CASE("SIGINT and SIGTERM finish the step, save, and end with 130 and 143") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("whole", {"--set", "train.epochs=60"})).code == 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string run = std::to_string(signal);
+    Process process("primal-train", work.train(run, {"--set", "train.epochs=60"}), work.path);
+    REQUIRE(process.wait_until([&] { return work.metrics(run).size() > 20; }));
+    process.send(signal);
+    REQUIRE(process.wait() == 128 + signal);
+    REQUIRE_THAT(process.text(), ContainsSubstring(signal == SIGINT ? "SIGINT" : "SIGTERM"));
+    REQUIRE_THAT(last_line(process.text()),
+                 ContainsSubstring("model: " + run + "/checkpoints/step-"));
+    const size_t written = work.metrics(run).size();
+    REQUIRE(load_checkpoint(work.path / run).step > 0);
+    const Finished resumed = work.run("primal-train", {"--resume", run, "--threads", "1"});
+    REQUIRE(resumed.code == 0);
+    REQUIRE(written < work.metrics(run).size());
+    REQUIRE(work.metrics(run) == work.metrics("whole"));
+    REQUIRE(work.weights(run) == work.weights("whole"));
+  }
+}
+
+TEST_CASE("a failing save, as on a full disk, is one line and keeps the earlier checkpoints") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("probe", {"--set", "train.epochs=1"})).code == 0);
+  const auto optimizer =
+      fs::file_size(load_checkpoint(work.path / "probe").directory / "optimizer.safetensors");
+  const Finished none = work.run("primal-train", work.train("none"), optimizer / 2);
+  CAPTURE(none.text);
+  REQUIRE(none.code == 1);
+  REQUIRE_THAT(last_line(none.text), ContainsSubstring("was not saved"));
+  const Finished full = work.run("primal-train", work.train("full", {"--set", "train.epochs=5000"}),
+                                 optimizer + 4096);
+  CAPTURE(full.text);
+  REQUIRE(full.code == 1);
+  REQUIRE_THAT(last_line(full.text), ContainsSubstring("primal-train: "));
+  REQUIRE(load_checkpoint(work.path / "full").step > 0);
+  REQUIRE(load_checkpoint(work.path / "full").warnings.empty());
+  // With room again, the run goes on from there.
+  const int64_t more = load_checkpoint(work.path / "full").step + 10;
+  REQUIRE(work.run("primal-train",
+                   {"--resume", "full", "--set", fmt::format("train.max_steps={}", more)})
+              .code == 0);
+}
+
+TEST_CASE("an output that cannot be written is one line and exit code 1") {
+  const Workplace work;
+  const Finished done = work.run("primal-train", work.train("/proc/nowhere/run"));
+  CAPTURE(done.text);
+  REQUIRE(done.code == 1);
+  REQUIRE_THAT(last_line(done.text), ContainsSubstring("/proc/nowhere"));
+  std::ofstream(work.path / "file") << "not a folder";
+  REQUIRE(work.run("primal-train", work.train("file")).code == 1);
+}
+
+TEST_CASE("an existing run is refused, replaced with --overwrite, and not lost when that fails") {
+  const Workplace work;
+  const std::vector<std::string> quick{"--set", "train.epochs=1"};
+  REQUIRE(work.run("primal-train", work.train("run", quick)).code == 0);
+  std::ofstream(work.path / "run" / "notes.txt") << "mine";
+  const std::string before = work.weights("run");
+  const Finished refused = work.run("primal-train", work.train("run", quick));
+  REQUIRE(refused.code == 1);
+  REQUIRE_THAT(refused.text, ContainsSubstring("--overwrite"));
+  REQUIRE(work.weights("run") == before);
+  // Broken configuration, broken data: the old run must survive both.
+  REQUIRE(
+      work.run("primal-train", work.train("run", {"--overwrite", "--set", "train.epoch=1"})).code ==
+      2);
+  REQUIRE(work.run("primal-train", work.train("run", {"--overwrite", "--set", "data.name=Nothing"}))
+              .code == 1);
+  REQUIRE(work.weights("run") == before);
+  REQUIRE(work.run("primal-train",
+                   work.train("run", {"--overwrite", "--set", "seed=2", "--set", "train.epochs=1"}))
+              .code == 0);
+  REQUIRE(work.weights("run") != before);
+  REQUIRE(Workplace::read(work.path / "run" / "notes.txt") == "mine");
+}
+
+TEST_CASE("wrong usage ends with code 2 and says what was meant") {
+  const Workplace work;
+  const auto check = [&](std::vector<std::string> arguments, const std::string& expected) {
+    const Finished done = work.run("primal-train", std::move(arguments));
+    CAPTURE(done.text, expected);
+    REQUIRE(done.code == 2);
+    REQUIRE_THAT(done.text, ContainsSubstring(expected));
+    REQUIRE(std::count(done.text.begin(), done.text.end(), '\n') == 1);
+  };
+  check({"--config", "config.yaml", "--epoch", "5"},
+        "'--epoch'; did you mean --set train.epochs=VALUE?");
+  check({"--config", "config.yaml", "--epochs=5"}, "did you mean --set train.epochs=VALUE?");
+  check({"--config", "config.yaml", "--min-delta", "1"},
+        "did you mean --set train.early_stopping.min_delta=VALUE?");
+  check({"--confg", "config.yaml"}, "'--confg'; did you mean --config?");
+  check({"--config", "config.yaml", "--set", "train.epoch=5"}, "did you mean 'train.epochs'?");
+  check({"--config", "config.yaml", "stray"}, "unknown argument 'stray'");
+  check({"--config", "config.yaml", "--threads", "0"}, "--threads");
+  check({"--config", "config.yaml", "--device", "gpu"}, "--device");
+  check({"--resume", "x", "--output", "y"}, "--resume");
+  check({}, "--config FILE or --resume DIR is needed");
+}
+
+TEST_CASE("errors before training end with code 1 and one line") {
+  const Workplace work;
+  const auto check = [&](std::vector<std::string> arguments, const std::string& expected) {
+    const Finished done = work.run("primal-train", std::move(arguments));
+    CAPTURE(done.text, expected);
+    REQUIRE(done.code == 1);
+    REQUIRE_THAT(done.text, ContainsSubstring(expected));
+    REQUIRE_FALSE(fs::exists(work.path / "runs"));
+  };
+  check({"--config", "missing.yaml"}, "missing.yaml");
+  check({"--config", "config.yaml", "--device", "cuda"}, "this build has the CPU backend only");
+  check({"--config", "config.yaml", "--set", "precision=bf16"}, "bf16");
+  check({"--config", "config.yaml", "--set", "task=ueaa"}, "did you mean 'uea'?");
+  check({"--config", "config.yaml", "--set", "data.root=nowhere"}, "nowhere");
+  check({"--resume", "nowhere"}, "there is no run");
+}
+
+TEST_CASE("--print-config prints what reads back as the same, --check saves nothing") {
+  const Workplace work;
+  const Finished printed =
+      work.run("primal-train", {"--config", "config.yaml", "--set", "seed=5", "--print-config"});
+  REQUIRE(printed.code == 0);
+  std::ofstream(work.path / "printed.yaml") << printed.text;
+  REQUIRE(work.run("primal-train", {"--config", "printed.yaml", "--print-config"}).text ==
+          printed.text);
+  REQUIRE_THAT(printed.text, ContainsSubstring("seed: 5"));
+  const Finished checked = work.run("primal-train", {"--config", "config.yaml", "--check"});
+  REQUIRE(checked.code == 0);
+  REQUIRE_THAT(last_line(checked.text), ContainsSubstring("OK"));
+  REQUIRE_FALSE(fs::exists(work.path / "runs"));
+}
+
+TEST_CASE("a run without --output gets a portable name") {
+  const Workplace work;
+  fs::rename(work.path / "config.yaml", work.path / "my config: a.yaml");
+  REQUIRE(
+      work.run("primal-train", {"--config", "my config: a.yaml", "--set", "train.epochs=1"}).code ==
+      0);
+  REQUIRE(fs::exists(work.path / "runs" / "my_config__a-1" / "result.json"));
+}
+
+TEST_CASE("output that is no terminal is flushed line by line, without control characters") {
+  const Workplace work;
+  Process process("primal-train", work.train("run", {"--set", "train.epochs=500"}), work.path);
+  REQUIRE(
+      process.wait_until([&] { return process.text().find("epoch 2/500") != std::string::npos; }));
+  REQUIRE(process.text().find('\r') == std::string::npos);
+  REQUIRE(process.text().find('\033') == std::string::npos);
+  REQUIRE_THAT(process.text(), ContainsSubstring("step 1/"));
+}
+
+TEST_CASE(
+    "a resumed run reports changed settings, refuses others, and leaves a complete run alone") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=1"})).code == 0);
+  const std::string before = work.weights("run");
+  const Finished complete = work.run("primal-train", {"--resume", "run"});
+  REQUIRE(complete.code == 0);
+  REQUIRE_THAT(complete.text, ContainsSubstring("complete already"));
+  REQUIRE(work.weights("run") == before);
+  REQUIRE(work.run("primal-train", {"--resume", "run", "--set", "optimizer.lr=1"}).code == 2);
+  const Finished more = work.run(
+      "primal-train", {"--resume", "run", "--set", "train.epochs=2", "--set", "train.batch=4"});
+  REQUIRE(more.code == 0);
+  REQUIRE_THAT(more.text, ContainsSubstring("train.epochs was 1, is now 2"));
+  REQUIRE_THAT(more.text, ContainsSubstring("train.batch was 8, is now 4"));
+  REQUIRE(work.result("run").at("epochs") == 2);
+}
+
+TEST_CASE("a damaged newest checkpoint is passed over with a warning") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("whole")).code == 0);
+  REQUIRE(work.run("primal-train", work.train("run")).code == 0);
+  const fs::path newest = load_checkpoint(work.path / "run").directory / "model.safetensors";
+  fs::resize_file(newest, fs::file_size(newest) / 2);
+  const Finished resumed = work.run("primal-train", {"--resume", "run", "--threads", "1"});
+  CAPTURE(resumed.text);
+  REQUIRE(resumed.code == 0);
+  REQUIRE_THAT(resumed.text, ContainsSubstring("falling back"));
+}
+
+TEST_CASE("primal-eval needs the checkpoint alone and gives the same digits as the training did") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run")).code == 0);
+  const std::string step = load_checkpoint(work.path / "run").directory;
+  const auto evaluate = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"--checkpoint", step, "--json", name + ".json", "--predictions", name + ".csv"});
+    const Finished done = work.run("primal-eval", more);
+    CAPTURE(done.text);
+    REQUIRE(done.code == 0);
+    return Workplace::read(work.path / (name + ".json")) +
+           Workplace::read(work.path / (name + ".csv"));
+  };
+  const std::string first = evaluate("a", {});
+  REQUIRE(first == evaluate("b", {}));
+  REQUIRE(first == evaluate("c", {"--threads", "2"}));
+  const json figures = json::parse(Workplace::read(work.path / "a.json"));
+  json last;
+  for (const json& line : work.metrics("run")) {
+    if (line.at("event") == "evaluate" && line.at("split") == "test") last = line;
+  }
+  REQUIRE(figures.at("accuracy") == last.at("accuracy"));
+  REQUIRE(figures.at("loss") == last.at("loss"));
+  REQUIRE(figures.at("confusion") == last.at("confusion"));
+  const std::string csv = Workplace::read(work.path / "a.csv");
+  REQUIRE(std::count(csv.begin(), csv.end(), '\n') == 41);
+  REQUIRE(csv.starts_with("index,label,prediction,p_"));
+  for (const std::string split : {"train", "validation"}) {
+    REQUIRE(work.run("primal-eval", {"--checkpoint", "run", "--split", split}).code == 0);
+  }
+  const Finished rows =
+      work.run("primal-eval", {"--checkpoint", "run", "--predictions", "p.jsonl"});
+  REQUIRE(rows.code == 0);
+  std::ifstream lines(work.path / "p.jsonl");
+  std::string line;
+  std::getline(lines, line);
+  REQUIRE(json::parse(line).contains("probabilities"));
+  REQUIRE(work.run("primal-eval", {"--checkpoint", "run", "--predictions", "p.txt"}).code == 2);
+  REQUIRE(work.run("primal-eval", {"--checkpoint", "nowhere"}).code == 1);
+  REQUIRE(work.run("primal-eval", {"--checkpoint", "run", "--split", "tset"}).code == 2);
+  REQUIRE(work.run("primal-eval", {"--checkpoint", "run", "--set", "model.dim=8"}).code == 2);
+}
+
+TEST_CASE("data that moved since training are found with --set data.root") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=1"})).code == 0);
+  fs::rename(work.path / "data", work.path / "moved");
+  REQUIRE(work.run("primal-eval", {"--checkpoint", "run"}).code == 1);
+  REQUIRE(work.run("primal-eval", {"--checkpoint", "run", "--set", "data.root=moved"}).code == 0);
+}
+
+TEST_CASE("weights exported under the PyTorch names load again with --init-from") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=1"})).code == 0);
+  fs::rename(work.path / "data", work.path / "hidden");  // exporting needs no data
+  const Finished exported = work.run(
+      "primal-data", {"export", "--checkpoint", "run", "--pytorch-names", "theirs.safetensors"});
+  CAPTURE(exported.text);
+  REQUIRE(exported.code == 0);
+  fs::rename(work.path / "hidden", work.path / "data");
+  const SafetensorsFile theirs = SafetensorsFile::read(work.path / "theirs.safetensors");
+  REQUIRE(theirs.at("encoder.attn_layers.0.conv1.weight").shape == std::vector<int64_t>{32, 16, 1});
+  REQUIRE(theirs.find("encoder.attn_layers.1.attention.inner_attention.Lambda") != nullptr);
+  const std::string ours = load_checkpoint(work.path / "run").directory / "model.safetensors";
+  for (const std::string& file : {std::string("theirs.safetensors"), ours}) {
+    const std::string run = "from" + std::to_string(file.size());
+    REQUIRE(work.run("primal-train", work.train(run, {"--init-from", file, "--set",
+                                                      "optimizer.lr=0", "--set", "train.epochs=1"}))
+                .code == 0);
+    REQUIRE(Workplace::read(load_checkpoint(work.path / run).directory / "model.safetensors") ==
+            Workplace::read(ours));
+  }
+  const Finished wrong = work.run(
+      "primal-train",
+      work.train("wrong", {"--init-from", "theirs.safetensors", "--set", "model.feedforward=64"}));
+  REQUIRE(wrong.code == 1);
+  REQUIRE_THAT(wrong.text, ContainsSubstring("conv1.weight ([32, 16, 1], expected [64, 16, 1])"));
+}
+
+TEST_CASE(
+    "primal-bench times the configured data, random data of a given size, and ends by itself") {
+  const Workplace work;
+  const auto bench = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"step", "--config", "config.yaml", "--steps", "3", "--warmup", "1",
+                               "--json", "bench.json"});
+    const Finished done = work.run("primal-bench", more);
+    CAPTURE(done.text);
+    REQUIRE(done.code == 0);
+    return json::parse(Workplace::read(work.path / "bench.json"));
+  };
+  const json report = bench({"--threads", "1"});
+  const json& ms = report.at("step_ms");
+  REQUIRE(ms.at("min") <= ms.at("median"));
+  REQUIRE(ms.at("median") <= ms.at("max"));
+  REQUIRE(report.at("samples_per_s").get<double>() ==
+          Approx(8 / ms.at("median").get<double>() * 1e3));
+  REQUIRE(report.at("product_share").get<double>() > 0);
+  REQUIRE(report.at("product_share").get<double>() <= 1);
+  REQUIRE(report.at("product_gflops").get<double>() > 0);
+  REQUIRE(report.at("machine_product_gflops").get<double>() >
+          report.at("product_gflops").get<double>());
+  REQUIRE(report.at("peak_allocated_bytes") <= report.at("peak_reserved_bytes"));
+  REQUIRE(report.at("peak_reserved_bytes") < report.at("peak_process_bytes"));
+  REQUIRE(bench({"--random", "length=8,channels=2,classes=2"}).at("facts").at("channels") == 2);
+  fs::rename(work.path / "data", work.path / "hidden");
+  REQUIRE(bench({"--set", "data.name=JapaneseVowels"}).at("facts").at("channels") == 12);
+  REQUIRE(
+      work.run("primal-bench", {"step", "--config", "config.yaml", "--random", "length=x"}).code ==
+      2);
+  REQUIRE(work.run("primal-bench", {"step", "--config", "config.yaml"}).code == 1);
+}
