@@ -1,3 +1,4 @@
+#include <bit>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -161,7 +162,9 @@ TEST_CASE("every op adds its gradients to those that are there") {
 TEST_CASE("every op gives the same bits with one, two, three and four threads") {
   Backend one = cpu_backend(1);
   const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    return std::ranges::equal(a, b, [](float x, float y) {
+      return std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(y);
+    });
   };
   for (const OpCase& c : op_cases()) {
     INFO(c.name);
