@@ -283,7 +283,7 @@ TEST_CASE("errors before training end with code 1 and one line") {
   check({"--resume", "nowhere"}, "there is no run");
 }
 
-TEST_CASE("--print-config prints what reads back as the same, --check saves nothing") {
+TEST_CASE("a printed configuration reads back as the same, and --check saves nothing") {
   const Workplace work;
   const Finished printed =
       work.run("primal-train", {"--config", "config.yaml", "--set", "seed=5", "--print-config"});
