@@ -81,7 +81,7 @@ TEST_CASE("every op declared in core/ops.h has cases") {
 
 TEST_CASE("every op's values agree with a double precision reference and stay within bounds") {
   const auto report = std::make_shared<GuardedMemory::Report>();
-  Backend be = guarded_backend(2, report);
+  Backend be = guarded_backend(1, report);
   for (const OpCase& c : op_cases()) {
     INFO(c.name);
     const int64_t before = report->violations;
@@ -97,7 +97,7 @@ TEST_CASE("every op's values agree with a double precision reference and stay wi
 
 TEST_CASE("every op's gradients agree with finite differences of a double precision reference") {
   const auto report = std::make_shared<GuardedMemory::Report>();
-  Backend be = guarded_backend(2, report);
+  Backend be = guarded_backend(1, report);
   for (const OpCase& c : op_cases()) {
     if (!c.differentiable) continue;
     INFO(c.name);
@@ -138,7 +138,7 @@ TEST_CASE("every op's gradients agree with finite differences of a double precis
 
 TEST_CASE("every op adds its gradients to those that are there") {
   const auto report = std::make_shared<GuardedMemory::Report>();
-  Backend be = guarded_backend(2, report);
+  Backend be = guarded_backend(1, report);
   for (const OpCase& c : op_cases()) {
     if (!c.differentiable) continue;
     INFO(c.name);
