@@ -192,6 +192,7 @@ int train(const Arguments& a) {
     return 0;
   }
 
+  const RunLock lock(plan.directory);
   const std::string resolved = print_config(config);
   if (plan.checkpoint) {
     write_file_atomically(plan.directory / "config.yaml", resolved);

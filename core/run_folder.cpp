@@ -1,7 +1,12 @@
 #include "core/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <system_error>
 
 #include "core/checkpoint.h"
@@ -33,6 +38,19 @@ void check_new_run(const fs::path& directory, bool overwrite) {
         "choose another --output",
         directory.string());
   }
+}
+
+RunLock::RunLock(const fs::path& directory) {
+  make_directories(directory);
+  folder_ = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_ >= 0 && flock(folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    close(folder_);
+    fail("output: {}: another primal-train is at work there", directory.string());
+  }
+}
+
+RunLock::~RunLock() {
+  if (folder_ >= 0) close(folder_);
 }
 
 void begin_run(const fs::path& directory, std::string_view config_yaml) {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/checkpoint.h"
+#include "core/run_folder.h"
 #include "core/safetensors.h"
 #include "tests/apps/process.h"
 #include "tests/catch.h"
@@ -141,7 +142,7 @@ TEST_CASE("a run killed at random moments and resumed ends bit for bit as an uni
   REQUIRE(work.run("primal-train", work.train("whole")).code == 0);
   const std::chrono::duration<double, std::milli> length = std::chrono::steady_clock::now() - start;
   std::mt19937 random(20);
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 20; ++i) {
     const std::string run = "killed" + std::to_string(i);
     const auto delay =
         static_cast<int>(length.count() * std::uniform_real_distribution<>(0, 1)(random));
@@ -184,6 +185,32 @@ TEST_CASE("SIGINT and SIGTERM finish the step, save, and end with 130 and 143") 
     REQUIRE(work.metrics(run) == work.metrics("whole"));
     REQUIRE(work.weights(run) == work.weights("whole"));
   }
+}
+
+TEST_CASE("a second signal ends the program at once and leaves every checkpoint whole") {
+  const Workplace work;
+  Process process("primal-train", work.train("run", {"--set", "train.epochs=5000"}), work.path);
+  REQUIRE(process.wait_until([&] { return fs::exists(work.path / "run/checkpoints/best.json"); }));
+  process.send(SIGTERM);
+  process.send(SIGINT);
+  const int code = process.wait();
+  REQUIRE((code == 128 + SIGTERM || code == 128 + SIGINT));
+  const LoadedCheckpoint last = load_checkpoint(work.path / "run");
+  REQUIRE(last.step > 0);
+  REQUIRE(last.warnings.empty());
+}
+
+TEST_CASE("a run folder in which another trainer is at work is refused") {
+  const Workplace work;
+  {
+    const RunLock other(work.path / "run");
+    const Finished refused = work.run("primal-train", work.train("run"));
+    CAPTURE(refused.text);
+    REQUIRE(refused.code == 1);
+    REQUIRE_THAT(last_line(refused.text), ContainsSubstring("another primal-train is at work"));
+    REQUIRE_FALSE(fs::exists(work.path / "run" / "config.yaml"));
+  }
+  REQUIRE(work.run("primal-train", work.train("run")).code == 0);
 }
 
 TEST_CASE("a failing save, as on a full disk, is one line and keeps the earlier checkpoints") {
