@@ -82,12 +82,12 @@ void OptimizerRule::fields(Fields& f) {
 }
 
 std::span<const Kind<OptimizerRule>> optimizer_kinds() {
-  static constexpr std::array kinds{
+  static constexpr std::array kKinds{
       Kind<OptimizerRule>{"radam", "rectified Adam", make<RAdam>},
       Kind<OptimizerRule>{"adam", "Adam, weight decay added to the gradient", make<Adam>},
       Kind<OptimizerRule>{"adamw", "Adam with decoupled weight decay", make<AdamW>},
   };
-  return kinds;
+  return kKinds;
 }
 
 Optimizer::Optimizer(const OptimizerRule& rule, ParameterSet& parameters, Backend& backend)

@@ -116,7 +116,7 @@ std::unique_ptr<Schedule> make() {
 }  // namespace
 
 std::span<const Kind<Schedule>> schedule_kinds() {
-  static constexpr std::array kinds{
+  static constexpr std::array kKinds{
       Kind<Schedule>{"constant", "the same rate throughout", make<Constant>},
       Kind<Schedule>{"linear_warmup", "up in a line, then constant", make<LinearWarmup>},
       Kind<Schedule>{"cosine", "up in a line, then down along half a cosine", make<Cosine>},
@@ -124,7 +124,7 @@ std::span<const Kind<Schedule>> schedule_kinds() {
       Kind<Schedule>{"inverse_sqrt", "up in a line, then down as 1 / sqrt(step)",
                      make<InverseSqrt>},
   };
-  return kinds;
+  return kKinds;
 }
 
 }  // namespace primal

@@ -44,7 +44,7 @@ GradientSlot Tape::slot(const Var& input) {
   return {node.gradient, accumulate};
 }
 
-void Tape::give(const Var& input, Tensor gradient) {
+void Tape::give(const Var& input, const Tensor& gradient) {
   Node& node = node_of(input);
   if (gradient.count() != node.shape.count()) {
     fail("[tape] a gradient of {} was given to a value of {}", gradient.shape().text(),

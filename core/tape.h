@@ -48,7 +48,7 @@ class Tape {
   GradientSlot slot(const Var& input);
   /// Hands over a finished gradient of `input`, which may be shared with other tensors. No copy
   /// when it is the first.
-  void give(const Var& input, Tensor gradient);
+  void give(const Var& input, const Tensor& gradient);
 
   /// Fills the gradients of everything `loss`, a single number, depends on.
   void backward(const Var& loss);

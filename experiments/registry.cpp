@@ -7,10 +7,10 @@ namespace primal {
 std::unique_ptr<TaskConfig> make_uea_task();
 
 std::span<const Kind<TaskConfig>> task_kinds() {
-  static constexpr std::array kinds{
+  static constexpr std::array kKinds{
       Kind<TaskConfig>{"uea", "classification of multivariate time series", make_uea_task},
   };
-  return kinds;
+  return kKinds;
 }
 
 }  // namespace primal

@@ -7,12 +7,12 @@ namespace primal {
 #undef KIND
 
 std::span<const Kind<AttentionConfig>> attention_kinds() {
-  static constexpr Kind<AttentionConfig> kinds[] = {
+  static constexpr Kind<AttentionConfig> kKinds[] = {
 #define KIND(name, help) {#name, help, make_##name##_attention},
 #include "layers/attention/kinds.def"
 #undef KIND
   };
-  return kinds;
+  return kKinds;
 }
 
 void KsvdConfig::fields(Fields& f) {
