@@ -71,8 +71,8 @@ struct TaskSetup {
   /// Null when training starts from the data; else Task::state() of a checkpoint, whose statistics
   /// and class names are to be used as they are.
   const nlohmann::json* state = nullptr;
-  /// Splits needed by the caller; a task loads no file it does not need for them. Empty: all; {"none"}:
-  /// the model is made from `state` alone.
+  /// Splits needed by the caller; a task loads no file it does not need for them. Empty: all;
+  /// {"none"}: the model is made from `state` alone.
   std::vector<std::string> splits;
   /// When set, random examples take the place of the data, to time the model: an object of sizes in
   /// the task's terms, e.g. {"length": 29, "channels": 12, "classes": 9}. What it leaves out is the

@@ -7,6 +7,7 @@ using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 #else
 #include <catch2/catch.hpp>
+// NOLINTNEXTLINE(readability-identifier-naming): the name that Catch2 3 has
 inline auto ContainsSubstring(const std::string& text) {
   return Catch::Matchers::Contains(text);
 }

@@ -247,7 +247,7 @@ TEST_CASE("reference: causal Primal-Attention equals the authors' code") {
            file.find("param/concate_weight.weight") != nullptr;
   });
   REQUIRE_FALSE(files.empty());
-  const std::pair<const char*, const char*> kNames[] = {
+  const std::pair<const char*, const char*> weight_names[] = {
       {"a.projection_e", "We"},
       {"a.projection_r", "Wr"},
       {"a.lambda", "Lambda"},
@@ -282,8 +282,8 @@ TEST_CASE("reference: causal Primal-Attention equals the authors' code") {
     ParameterSet parameters;
     const auto attention = layer.attention->build(parameters, "a", setup);
     parameters.allocate(be, 1);
-    REQUIRE(parameters.entries().size() == std::size(kNames));
-    for (const auto& [ours, theirs] : kNames) {
+    REQUIRE(parameters.entries().size() == std::size(weight_names));
+    for (const auto& [ours, theirs] : weight_names) {
       const std::vector<float> values = file.floats(std::string("param/") + theirs);
       const Tensor value = parameters.value(parameters.find(ours));
       INFO(theirs);
@@ -311,7 +311,7 @@ TEST_CASE("reference: causal Primal-Attention equals the authors' code") {
                                 [&](Tape& t, const Tensor&) { t.give(y, upstream); });
     tape.backward(ops::add_scaled(ctx, dot, ctx.aux.of("ksvd").at(0), eta));
     check_close("x", dx.floats(), file.floats("grad/x"), 1e-5);
-    for (const auto& [ours, theirs] : kNames) {
+    for (const auto& [ours, theirs] : weight_names) {
       check_close(theirs, parameters.gradient(parameters.find(ours)).floats(),
                   file.floats(std::string("grad/") + theirs), 1e-5);
     }

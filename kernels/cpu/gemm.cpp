@@ -176,9 +176,9 @@ void measured(const Exec& exec, const GemmArgs& g, int64_t items, int threads, F
   const auto start = std::chrono::steady_clock::now();
   f();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  exec.meter->add(seconds.count() * threads, 2.0 * static_cast<double>(items * g.m) *
-                                                 static_cast<double>(g.n) *
-                                                 static_cast<double>(g.k));
+  exec.meter->add(
+      seconds.count() * threads,
+      2.0 * static_cast<double>(items * g.m) * static_cast<double>(g.n) * static_cast<double>(g.k));
 }
 
 int64_t ceil_div(int64_t a, int64_t b) {
