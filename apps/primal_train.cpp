@@ -52,6 +52,14 @@ Plan plan_new_run(const Arguments& a, const std::string& output) {
 Plan plan_resumed_run(const Arguments& a, Log& log) {
   check_override_keys(a.overrides, {"train.", "data.root", "device"}, "when a run goes on");
   const fs::path directory = a.resume;
+  std::error_code none;
+  const fs::path real = fs::canonical(directory, none);
+  const bool is_step = fs::exists(directory / "state.json", none);
+  if (is_step || real.filename() == "checkpoints") {
+    const fs::path run = is_step ? real.parent_path().parent_path() : real.parent_path();
+    fail("resume: {}: is {}; --resume takes the run's folder, {}", a.resume,
+         is_step ? "a checkpoint" : "where a run keeps its checkpoints", run.string());
+  }
   const bool from_checkpoint = holds_checkpoints(directory);
   if (!from_checkpoint && !holds_run(directory)) {
     if (a.config.empty()) {
@@ -80,6 +88,10 @@ Plan plan_resumed_run(const Arguments& a, Log& log) {
     }
     log.info(fmt::format("resume: from step {}", plan.checkpoint->step));
   } else {
+    if (fs::exists(directory / "result.json", none)) {
+      fail("resume: {}: the run has a result but no checkpoints; put its checkpoints folder back",
+           a.resume);
+    }
     plan.config = load_run_config(ConfigSource::from_file(directory / "config.yaml", a.overrides));
     log.info("resume: the run had saved no checkpoint; starting it again");
   }
@@ -193,6 +205,8 @@ int train(const Arguments& a) {
   }
 
   const RunLock lock(plan.directory);
+  // Again, now that nobody else can begin a run there.
+  if (a.resume.empty()) check_new_run(plan.directory, a.overwrite);
   const std::string resolved = print_config(config);
   if (plan.checkpoint) {
     write_file_atomically(plan.directory / "config.yaml", resolved);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -252,13 +253,16 @@ void DirectoryTransaction::commit() {
   sync_directory(target_.parent_path());
 }
 
-void clean_transactions(const fs::path& parent) {
+void clean_transactions(const fs::path& parent, std::initializer_list<std::string_view> of) {
   std::error_code ignored;
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(parent, ignored)) {
     names.push_back(entry.path().filename().string());
   }
   for (const std::string& name : names) {
+    const std::string_view originals[] = {
+        hidden_name(name, kTemporary), hidden_name(name, kRemoved), hidden_name(name, kReplaced)};
+    if (of.size() > 0 && std::ranges::find_first_of(originals, of) == std::end(originals)) continue;
     if (!hidden_name(name, kTemporary).empty() || !hidden_name(name, kRemoved).empty()) {
       fs::remove_all(parent / name, ignored);
     } else if (const std::string_view original = hidden_name(name, kReplaced); !original.empty()) {

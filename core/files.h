@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,8 +59,10 @@ class DirectoryTransaction {
 };
 
 /// Tidies up `parent` after killed transactions and atomic writes: removes their temporary files,
-/// and puts back a folder whose replacement never arrived. Failures are left for the next time.
-void clean_transactions(const std::filesystem::path& parent);
+/// and puts back a folder whose replacement never arrived; only those of the files and folders
+/// named in `of`, unless it is empty. Failures are left for the next time.
+void clean_transactions(const std::filesystem::path& parent,
+                        std::initializer_list<std::string_view> of = {});
 
 /// Removes a folder so that it is never seen half gone: it gets a hidden name first. Error when it
 /// cannot be renamed.

@@ -18,6 +18,10 @@ nlohmann::json ratio(int64_t part, int64_t whole) {
 }  // namespace
 
 double auroc(std::span<const double> scores, const std::vector<bool>& positive) {
+  // NaN has no rank.
+  if (std::ranges::any_of(scores, [](double score) { return std::isnan(score); })) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, {}, [&](size_t i) { return scores[i]; });

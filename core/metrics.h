@@ -10,7 +10,7 @@ namespace primal {
 
 /// Area under the ROC curve of `scores` for the positive class: the part of (positive, negative)
 /// pairs in which the positive has the higher score, ties counting one half. NaN when either class
-/// is absent.
+/// is absent or a score is NaN.
 double auroc(std::span<const double> scores, const std::vector<bool>& positive);
 
 /// Scores of a classifier, gathered example by example. Sums are taken in double precision in the

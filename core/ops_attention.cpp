@@ -74,7 +74,7 @@ Var materialized(Context& ctx, const Var& q, const Var& k, const Var& v, Attenti
       if (!to.needs_gradient()) return;
       Tensor gradient = be.empty(to.shape());
       products.apply(factor, transpose, matrix, x, gradient);
-      tape.give(to, std::move(gradient));
+      tape.give(to, gradient);
     };
     deliver(v, 1, true, dropped, dout);
     deliver(q, args.scale, false, scores, k.value);
@@ -120,9 +120,9 @@ Var attention(Context& ctx, const Var& q, const Var& k, const Var& v,
         be.op->attention_backward(be.exec, args,
                                   {q.value.data(), k.value.data(), v.value.data(), out.data(),
                                    log_sum.data(), dout.data(), dq.data(), dk.data(), dv.data()});
-        if (q.needs_gradient()) tape.give(q, std::move(dq));
-        if (k.needs_gradient()) tape.give(k, std::move(dk));
-        if (v.needs_gradient()) tape.give(v, std::move(dv));
+        if (q.needs_gradient()) tape.give(q, dq);
+        if (k.needs_gradient()) tape.give(k, dk);
+        if (v.needs_gradient()) tape.give(v, dv);
       });
 }
 

@@ -397,8 +397,8 @@ Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const
     g.dtrace_e = added(trace_e);
     g.dtrace_r = added(trace_r);
     be.op->ksvd_backward(be.exec, args, j.data(), dloss.data(), g);
-    if (de.defined()) tape.give(e, std::move(de));
-    if (dr.defined()) tape.give(r, std::move(dr));
+    if (de.defined()) tape.give(e, de);
+    if (dr.defined()) tape.give(r, dr);
   });
 }
 

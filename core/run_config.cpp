@@ -73,8 +73,9 @@ void EarlyStopping::fields(Fields& f) {
 }
 
 void TrainConfig::fields(Fields& f) {
-  f.field("epochs", epochs, at_least(1), "passes over the training split");
-  f.field("max_steps", max_steps, at_least(0), "stop after this many updates; 0: no limit");
+  f.field("epochs", epochs, between(1, 1000000000), "passes over the training split");
+  f.field("max_steps", max_steps, between(0, int64_t{1} << 60),
+          "stop after this many updates; 0: no limit");
   f.field("batch", batch, at_least(1),
           "examples per update; what remains at the end of an epoch is a smaller update");
   f.field("evaluate_batch", evaluate_batch, at_least(1), "examples at a time when scoring a split");

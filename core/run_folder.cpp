@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
 #include <system_error>
@@ -24,6 +25,47 @@ fs::path default_run_directory(std::string_view config_name, int64_t seed) {
   return fs::path("runs") / fmt::format("{}-{}", name.empty() ? "run" : name, seed);
 }
 
+namespace {
+
+constexpr std::array<std::string_view, 4> kFiles = {"result.json", "metrics.jsonl",
+                                                    "environment.json", "config.yaml"};
+constexpr std::string_view kCheckpoints = "checkpoints";
+
+/// Refuses a folder in which something that no run wrote has a name of what begin_run() removes.
+void check_is_run(const fs::path& directory) {
+  const auto foreign = [](const fs::path& path) {
+    fail("output: {}: was not written by primal-train; move it away or choose another --output",
+         path.string());
+  };
+  std::error_code error;
+  const fs::path config = directory / "config.yaml";
+  const bool has_config = fs::is_regular_file(config, error);
+  if (has_config && !read_text_file(config).starts_with("task:")) foreign(config);
+  for (const std::string_view name : kFiles) {
+    const fs::file_status status = fs::symlink_status(directory / name, error);
+    if (fs::exists(status) && (!fs::is_regular_file(status) || !has_config)) {
+      foreign(directory / name);
+    }
+  }
+  const fs::path checkpoints = directory / kCheckpoints;
+  const fs::file_status status = fs::symlink_status(checkpoints, error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status)) foreign(checkpoints);
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool step =
+        name.starts_with("step-") && (fs::exists(entry.path() / "state.json", error) ||
+                                      fs::exists(entry.path() / "model.safetensors", error) ||
+                                      fs::is_empty(entry.path(), error));
+    if (!step && name != "best.json" && !name.starts_with(".step-") &&
+        !name.starts_with(".best.json.")) {
+      foreign(entry.path());
+    }
+  }
+}
+
+}  // namespace
+
 void check_new_run(const fs::path& directory, bool overwrite) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
@@ -38,6 +80,7 @@ void check_new_run(const fs::path& directory, bool overwrite) {
         "choose another --output",
         directory.string());
   }
+  check_is_run(directory);
 }
 
 RunLock::RunLock(const fs::path& directory) {
@@ -55,14 +98,15 @@ RunLock::~RunLock() {
 
 void begin_run(const fs::path& directory, std::string_view config_yaml) {
   make_directories(directory);
-  clean_transactions(directory);
+  check_is_run(directory);
+  clean_transactions(directory, {"checkpoints", "result.json", "environment.json", "config.yaml"});
   // Checkpoints go first, so that a kill in between leaves none beside a configuration they are not
   // of.
   std::error_code missing;
-  if (fs::exists(directory / "checkpoints", missing)) {
-    remove_directory_atomically(directory / "checkpoints");
+  if (fs::exists(directory / kCheckpoints, missing)) {
+    remove_directory_atomically(directory / kCheckpoints);
   }
-  for (const char* name : {"result.json", "metrics.jsonl", "environment.json", "config.yaml"}) {
+  for (const std::string_view name : kFiles) {
     std::error_code error;
     fs::remove(directory / name, error);
     if (error) fail("output: {}: cannot remove: {}", (directory / name).string(), error.message());

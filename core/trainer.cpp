@@ -245,9 +245,13 @@ TrainOutcome Trainer::run() {
   const fs::path result_path = s_.run_directory / "result.json";
   outcome.was_complete = !stop_reason().empty() && fs::exists(result_path);
   if (outcome.was_complete) {
-    outcome.result = ordered_json::parse(read_text_file(result_path));
-    outcome.checkpoint = chosen_checkpoint();
-    return outcome;
+    outcome.result = ordered_json::parse(read_text_file(result_path), nullptr, false);
+    if (!outcome.result.is_discarded()) {
+      outcome.checkpoint = chosen_checkpoint();
+      return outcome;
+    }
+    s_.log.warn(fmt::format("{}: is damaged; it is written again", result_path.string()));
+    outcome.was_complete = false;
   }
   fs::remove(result_path);
   counted_ = Clock::now();

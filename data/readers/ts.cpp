@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/rng.h"
 
 namespace primal {
@@ -437,17 +438,11 @@ std::string read_bytes(const std::filesystem::path& path) {
     fail("uea: {}: no such file", path.string());
   }
   if (fs::is_directory(path, ignored)) fail("uea: {}: a folder, expected a file", path.string());
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail("uea: {}: cannot be opened for reading", path.string());
-  std::string text;
-  const auto size = fs::file_size(path, ignored);
-  if (!ignored) text.reserve(size);
-  std::vector<char> chunk(1 << 20);
-  while (in.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || in.gcount() > 0) {
-    text.append(chunk.data(), static_cast<size_t>(in.gcount()));
+  try {
+    return read_text_file(path);
+  } catch (const Error& error) {
+    fail("uea: {}", error.what());
   }
-  if (in.bad()) fail("uea: {}: reading failed", path.string());
-  return text;
 }
 
 }  // namespace

@@ -195,6 +195,12 @@ nlohmann::json UeaTask::evaluate(Backend& backend, std::string_view name,
     for (size_t i = 0; i < examples.size(); ++i) {
       const auto row = std::span(probabilities).subspan(i * classes, classes);
       const int32_t label = host_.labels[i];
+      if (!std::ranges::all_of(row, [](float p) { return std::isfinite(p); })) {
+        fail(
+            "uea: {} split, line {}: the model's output is not a number: its weights have diverged "
+            "(a lower optimizer.lr may help) or the case holds extreme values",
+            name, cases.cases[static_cast<size_t>(examples[i])].line);
+      }
       const double likelihood = std::max(static_cast<double>(row[label]), 1e-45);
       const int64_t prediction = metrics.add(label, row, -std::log(likelihood));
       if (options.prediction) {

@@ -213,6 +213,60 @@ TEST_CASE("a run folder in which another trainer is at work is refused") {
   REQUIRE(work.run("primal-train", work.train("run")).code == 0);
 }
 
+TEST_CASE("overwriting a run refuses to remove what no run wrote") {
+  const Workplace work;
+  for (const char* name : {"run/config.yaml", "run/metrics.jsonl", "run/checkpoints/mine.pt",
+                           "run/checkpoints/step-5/w.bin"}) {
+    CAPTURE(name);
+    const fs::path foreign = work.path / name;
+    fs::create_directories(foreign.parent_path());
+    std::ofstream(foreign) << "mine";
+    const Finished refused = work.run("primal-train", work.train("run", {"--overwrite"}));
+    CAPTURE(refused.text);
+    REQUIRE(refused.code == 1);
+    REQUIRE_THAT(last_line(refused.text), ContainsSubstring("was not written by primal-train"));
+    REQUIRE(Workplace::read(foreign) == "mine");
+    fs::remove_all(work.path / "run");
+  }
+  fs::create_directories(work.path / "run" / ".notes.tmp-2024");
+  std::ofstream(work.path / "run" / "thesis.txt") << "mine";
+  REQUIRE(work.run("primal-train", work.train("run", {"--overwrite"})).code == 0);
+  REQUIRE(fs::exists(work.path / "run" / ".notes.tmp-2024"));
+  REQUIRE(fs::exists(work.path / "run" / "thesis.txt"));
+}
+
+TEST_CASE("resuming a checkpoint, or a run without its checkpoints, changes nothing") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run")).code == 0);
+  const fs::path step = load_checkpoint(work.path / "run").directory;
+  const std::string before = Workplace::read(step / "config.yaml");
+  for (const fs::path& folder : {step, step.parent_path()}) {
+    const Finished refused =
+        work.run("primal-train", {"--resume", folder.string(), "--set", "train.epochs=9"});
+    CAPTURE(refused.text);
+    REQUIRE(refused.code == 1);
+    REQUIRE_THAT(last_line(refused.text), ContainsSubstring("--resume takes the run's folder"));
+  }
+  REQUIRE(Workplace::read(step / "config.yaml") == before);
+  const std::string metrics = Workplace::read(work.path / "run" / "metrics.jsonl");
+  fs::rename(work.path / "run" / "checkpoints", work.path / "elsewhere");
+  const Finished refused = work.run("primal-train", {"--resume", "run"});
+  REQUIRE(refused.code == 1);
+  REQUIRE_THAT(last_line(refused.text), ContainsSubstring("no checkpoints"));
+  REQUIRE(Workplace::read(work.path / "run" / "metrics.jsonl") == metrics);
+}
+
+TEST_CASE("weights that have diverged are an error when a split is scored") {
+  const Workplace work;
+  const Finished done =
+      work.run("primal-train",
+               work.train("run", {"--set", "optimizer.kind=adam", "--set", "optimizer.lr=1e30",
+                                  "--set", "train.batch=1000", "--set", "train.epochs=1"}));
+  CAPTURE(done.text);
+  REQUIRE(done.code == 1);
+  REQUIRE_THAT(last_line(done.text), ContainsSubstring("the model's output is not a number"));
+}
+
 TEST_CASE("a failing save, as on a full disk, is one line and keeps the earlier checkpoints") {
   const Workplace work;
   REQUIRE(work.run("primal-train", work.train("probe", {"--set", "train.epochs=1"})).code == 0);

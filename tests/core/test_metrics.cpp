@@ -1,6 +1,7 @@
 #include "core/metrics.h"
 
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/rng.h"
@@ -90,4 +91,9 @@ TEST_CASE("labels and probabilities that do not fit the classes are refused") {
   REQUIRE_THROWS_AS(metrics.add(-1, std::vector<float>{0.5F, 0.5F}, 0), Error);
   REQUIRE_THROWS_AS(metrics.add(0, std::vector<float>{1.0F}, 0), Error);
   REQUIRE_THROWS_AS(metrics.to_json(std::vector<std::string>{"a"}), Error);
+}
+
+TEST_CASE("a score that is NaN has no rank, and so no AUROC") {
+  const std::vector<double> scores{0.1, std::numeric_limits<double>::quiet_NaN(), 0.3};
+  REQUIRE(std::isnan(auroc(scores, {true, false, true})));
 }
