@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <new>
@@ -13,6 +15,20 @@
 #include "core/run_config.h"
 
 namespace primal {
+
+/// An option that takes the name of a file or folder, which is not empty.
+inline CLI::Option* add_path_option(CLI::App& app, const std::string& option, std::string& path,
+                                    const std::string& type, const std::string& help) {
+  return app.add_option(option, path, help)->type_name(type)->check([](const std::string& text) {
+    return text.empty() ? "the name is empty" : "";
+  });
+}
+
+/// The innermost command that was given.
+inline const CLI::App& given_command(const CLI::App& app) {
+  const auto commands = app.get_subcommands();
+  return commands.empty() ? app : given_command(*commands.front());
+}
 
 /// What a mistyped option was meant to be, as the end of a sentence, or nothing.
 inline std::string suggestion(const CLI::App& app, std::string_view typed, bool config_keys) {
@@ -46,6 +62,54 @@ inline std::string suggestion(const CLI::App& app, std::string_view typed, bool 
   return "";
 }
 
+/// Refuses words of the command line that no option or command took.
+inline void refuse_extras(const CLI::App& app, bool config_keys) {
+  const std::vector<std::string> extras = app.remaining(true);
+  if (extras.empty()) return;
+  const CLI::App& command = given_command(app);
+  const std::string& first = extras.front();
+  if (const auto commands = command.get_subcommands({});
+      !commands.empty() && !first.starts_with("-")) {
+    std::vector<std::string> names;
+    for (const CLI::App* inner : commands) names.push_back(inner->get_name());
+    const std::string near =
+        nearest(first, std::vector<std::string_view>(names.begin(), names.end()));
+    throw UsageError("unknown command '" + first + "'" +
+                     (near.empty() ? "" : "; did you mean '" + near + "'?") +
+                     " (--help lists the commands)");
+  }
+  // An option's value is left over with it: the option is what was wrong.
+  const auto option =
+      std::ranges::find_if(extras, [](const std::string& word) { return word.starts_with("-"); });
+  if (option == extras.end()) {
+    throw UsageError("unknown argument '" + first + "' (--help lists the options)");
+  }
+  throw UsageError("unknown option '" + *option + "'" + suggestion(command, *option, config_keys) +
+                   " (--help lists the options)");
+}
+
+inline void parse_command_line(CLI::App& app, int argc, char** argv, bool config_keys) {
+  const std::vector<std::string> arguments(argv, argv + argc);
+  for (const std::string& argument : arguments) {
+    // Arguments are written into JSON records.
+    if (!is_utf8(argument)) throw UsageError("an argument is not UTF-8 text");
+  }
+  const std::function<void(CLI::App&)> keep_extras = [&](CLI::App& command) {
+    command.allow_extras();
+    for (CLI::App* inner : command.get_subcommands({})) keep_extras(*inner);
+  };
+  keep_extras(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    throw;
+  } catch (const CLI::ParseError& error) {
+    refuse_extras(app, config_keys);  // a mistyped option explains why another is missing
+    throw UsageError(std::string(error.what()) + " (--help lists the options)");
+  }
+  refuse_extras(app, config_keys);
+}
+
 /// Parses, runs `body` and turns what it throws into one line and an exit code: 0 done, 1 error, 2
 /// wrong usage. With `config_keys`, a configuration key that was typed as an option is recognised.
 inline int run_program(CLI::App& app, int argc, char** argv, bool config_keys,
@@ -55,32 +119,19 @@ inline int run_program(CLI::App& app, int argc, char** argv, bool config_keys,
     std::cerr << app.get_name() << ": " << text << std::endl;
   };
   try {
-    app.allow_extras();
-    for (CLI::App* sub : app.get_subcommands({})) sub->allow_extras();
+    int code = 0;
     try {
-      app.parse(argc, argv);
+      parse_command_line(app, argc, argv, config_keys);
+      code = body();
     } catch (const CLI::CallForHelp& help) {
-      return app.exit(help);
-    } catch (const CLI::ParseError& error) {
-      throw UsageError(std::string(error.what()) + " (--help lists the options)");
+      app.exit(help);
     }
-    const CLI::App* active = &app;
-    for (const CLI::App* sub : app.get_subcommands()) active = sub;
-    if (const auto extras = app.remaining(true); !extras.empty()) {
-      // An option's value is left over with it: the option is what was wrong.
-      std::string wrong = extras.front();
-      for (const std::string& extra : extras) {
-        if (extra.starts_with("-")) {
-          wrong = extra;
-          break;
-        }
-      }
-      throw UsageError("unknown " + std::string(wrong.starts_with("-") ? "option" : "argument") +
-                       " '" + wrong + "'" +
-                       (wrong.starts_with("-") ? suggestion(*active, wrong, config_keys) : "") +
-                       " (--help lists the options)");
+    std::cout.flush();
+    if ((std::fflush(stdout) != 0 || !std::cout || std::ferror(stdout) != 0) && code == 0) {
+      complain("standard output: not all could be written");
+      return 1;
     }
-    return body();
+    return code;
   } catch (const UsageError& error) {
     complain(error.what());
     return 2;

@@ -39,6 +39,7 @@ json sizes(const std::string& text) {
 }
 
 int step(const Arguments& a) {
+  if (!a.json.empty()) check_output_file(a.json);
   RunConfig config = load_run_config(ConfigSource::from_file(a.config, a.overrides));
   Backend backend = make_backend(config.device, a.threads);
   TaskSetup setup;
@@ -90,7 +91,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Measures the speed and memory of training.", "primal-bench"};
   app.require_subcommand(1);
   CLI::App* sub = app.add_subcommand("step", "Time training steps after a warm-up, then end");
-  sub->add_option("--config", a.config, "Configuration (YAML)")->required()->type_name("FILE");
+  add_path_option(*sub, "--config", a.config, "FILE", "Configuration (YAML)")->required();
   add_set_option(*sub, a.overrides);
   sub->add_option("--steps", a.bench.steps, "Timed steps")
       ->check(CLI::Range(1, 1000000))
@@ -100,7 +101,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads; default: all usable cores")
       ->check(CLI::Range(1, 1024));
-  sub->add_option("--json", a.json, "Write the report to this file")->type_name("FILE");
+  add_path_option(*sub, "--json", a.json, "FILE", "Write the report to this file");
   CLI::Option* random = sub->add_option("--random", a.random,
                                         "Random data instead of the data set, e.g. "
                                         "length=29,channels=12,classes=9; sizes left out, or "

@@ -95,6 +95,14 @@ int evaluate(const Arguments& a) {
   check_override_keys(a.overrides, {"data.root", "train.evaluate_batch"}, "when a model is scored");
   std::optional<Predictions> predictions;
   if (!a.predictions.empty()) predictions.emplace(a.predictions);
+  for (const std::string& file : {a.json, a.predictions}) {
+    if (!file.empty()) check_output_file(file);
+  }
+  if (!a.json.empty() && !a.predictions.empty() &&
+      fs::weakly_canonical(fs::absolute(a.json)) ==
+          fs::weakly_canonical(fs::absolute(a.predictions))) {
+    throw UsageError("--json and --predictions name the same file, " + a.json);
+  }
   const auto model = load_model(a.checkpoint, a.overrides, a.threads, {a.split});
   for (const auto& warning : model->warnings) std::cerr << "warning: " << warning << "\n";
 
@@ -119,16 +127,15 @@ int main(int argc, char** argv) {
   Arguments a;
   CLI::App app{"Scores a checkpoint. Needs nothing but the checkpoint and the data.",
                "primal-eval"};
-  app.add_option("--checkpoint", a.checkpoint,
-                 "A step-N folder, or a run folder: its best checkpoint, else its last")
-      ->required()
-      ->type_name("DIR");
+  add_path_option(app, "--checkpoint", a.checkpoint, "DIR",
+                  "A step-N folder, or a run folder: its best checkpoint, else its last")
+      ->required();
   app.add_option("--split", a.split, "What to score")
       ->check(CLI::IsMember({"test", "validation", "train"}))
       ->capture_default_str();
-  app.add_option("--json", a.json, "Write the figures to this file")->type_name("FILE");
-  app.add_option("--predictions", a.predictions, "Write one line per case: .csv or .jsonl")
-      ->type_name("FILE");
+  add_path_option(app, "--json", a.json, "FILE", "Write the figures to this file");
+  add_path_option(app, "--predictions", a.predictions, "FILE",
+                  "Write one line per case: .csv or .jsonl");
   app.add_option("--threads", a.threads, "Threads; default: all usable cores")
       ->check(CLI::Range(1, 1024));
   add_set_option(app, a.overrides);

@@ -50,7 +50,6 @@ Plan plan_new_run(const Arguments& a, const std::string& output) {
 /// The latest checkpoint of a run; its beginning when it was killed before it saved any; and when
 /// it was killed before it wrote anything, the configuration that is given again.
 Plan plan_resumed_run(const Arguments& a, Log& log) {
-  check_override_keys(a.overrides, {"train.", "data.root", "device"}, "when a run goes on");
   const fs::path directory = a.resume;
   std::error_code none;
   const fs::path real = fs::canonical(directory, none);
@@ -69,6 +68,7 @@ Plan plan_resumed_run(const Arguments& a, Log& log) {
     log.info("resume: the run had not begun; starting it");
     return plan_new_run(a, a.resume);
   }
+  check_override_keys(a.overrides, {"train.", "data.root", "device"}, "when a run goes on");
   if (!a.config.empty()) log.info("resume: the run's own configuration is used, not --config");
   Plan plan{.config = {}, .directory = directory, .checkpoint = {}};
   if (from_checkpoint) {
@@ -151,7 +151,11 @@ json environment(const Backend& backend, const Arguments& a, int64_t step) {
 }
 
 void report(const TrainOutcome& outcome, Log& log) {
-  if (outcome.was_complete) log.info("the run is complete already; raise train.epochs to go on");
+  if (outcome.was_complete) {
+    const std::string by = outcome.result.value("stopped_by", "epochs");
+    log.info(fmt::format("the run is complete already; raise train.{} to go on",
+                         by == "early_stopping" ? "early_stopping.patience" : by));
+  }
   for (const auto& [key, value] : outcome.result.items()) {
     if (key.starts_with("best_") || key.starts_with("last_") || key.find("_at_best_") != key.npos) {
       if (value.is_number()) log.info(fmt::format("{}: {}", key, value.dump()));
@@ -201,20 +205,14 @@ int train(const Arguments& a) {
   describe(log, backend, *task);
   if (a.check) {
     check(config, backend, *task, log);
-    return 0;
+    return stop_signal() == 0 ? 0 : 128 + stop_signal();
   }
 
   const RunLock lock(plan.directory);
   // Again, now that nobody else can begin a run there.
   if (a.resume.empty()) check_new_run(plan.directory, a.overwrite);
   const std::string resolved = print_config(config);
-  if (plan.checkpoint) {
-    write_file_atomically(plan.directory / "config.yaml", resolved);
-  } else {
-    begin_run(plan.directory, resolved);
-  }
-  record_environment(plan.directory,
-                     environment(backend, a, plan.checkpoint ? plan.checkpoint->step : 0));
+  if (!plan.checkpoint) begin_run(plan.directory, resolved);
   Trainer trainer({.backend = backend,
                    .task = *task,
                    .config = config,
@@ -224,6 +222,10 @@ int train(const Arguments& a) {
   if (plan.checkpoint) {
     for (const auto& warning : trainer.restore(*plan.checkpoint)) log.warn(warning);
     plan.checkpoint.reset();
+  }
+  if (!trainer.complete()) {
+    write_file_atomically(plan.directory / "config.yaml", resolved);
+    record_environment(plan.directory, environment(backend, a, trainer.state().step));
   }
   const TrainOutcome outcome = trainer.run();
   report(outcome, log);
@@ -236,15 +238,14 @@ int main(int argc, char** argv) {
   Arguments a;
   a.all.assign(argv, argv + argc);
   CLI::App app{"Trains a model as a configuration says.", "primal-train"};
-  app.add_option("--config", a.config, "Configuration (YAML)")->type_name("FILE");
+  add_path_option(app, "--config", a.config, "FILE", "Configuration (YAML)");
   add_set_option(app, a.overrides);
-  app.add_option("--output", a.output, "Run folder; default runs/CONFIG-SEED")->type_name("DIR");
-  app.add_option("--resume", a.resume, "Go on with the run in this folder")->type_name("DIR");
+  add_path_option(app, "--output", a.output, "DIR", "Run folder; default runs/CONFIG-SEED");
+  add_path_option(app, "--resume", a.resume, "DIR", "Go on with the run in this folder");
   app.add_flag("--overwrite", a.overwrite, "Replace the run that --output holds");
-  app.add_option(
-         "--init-from", a.init_from,
-         "First weights: a safetensors file with this program's or the published PyTorch names")
-      ->type_name("FILE");
+  add_path_option(
+      app, "--init-from", a.init_from, "FILE",
+      "First weights: a safetensors file with this program's or the published PyTorch names");
   app.add_option("--device", a.device, "Overrides the configuration's device")
       ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
   app.add_option("--threads", a.threads, "Threads; default: all usable cores")

@@ -145,6 +145,8 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
+}  // namespace
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const size_t length = utf8_length(text);
@@ -153,6 +155,8 @@ bool is_utf8(std::string_view text) {
   }
   return true;
 }
+
+namespace {
 
 /// Builds the tree from the parser's events. yaml-cpp's own tree is not used, since it keeps no
 /// lines of keys, lets the first of two equal keys win without a word and shares nodes between
@@ -551,7 +555,16 @@ class Reader : public Fields {
     try {
       record.check();
     } catch (const Error& e) {
-      if (map) refuse(*map, e.what());
+      if (map) {
+        // An override that the message names is to blame.
+        for (const ConfigNode& child : map->children) {
+          if (child.origin->is_override &&
+              std::string(e.what()).find(child.key) != std::string::npos) {
+            refuse(child, e.what());
+          }
+        }
+        refuse(*map, e.what());
+      }
       fail("{}: {}", file, e.what());
     }
   }

@@ -228,6 +228,8 @@ class ConfigSource {
   std::shared_ptr<const ConfigNode> root_;
 };
 
+bool is_utf8(std::string_view text);
+
 /// The candidate nearest to a mistyped word, or an empty string if none is near.
 std::string nearest(std::string_view word, std::span<const std::string_view> candidates);
 

@@ -35,11 +35,15 @@ fs::path hidden_sibling(const fs::path& path, std::string_view purpose) {
 
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags, std::string_view action) : path_(path) {
+  Descriptor(const fs::path& path, int flags, std::string_view action)
+      : Descriptor(path, path, flags, action) {}
+  // `name` is what errors call it.
+  Descriptor(const fs::path& path, const fs::path& name, int flags, std::string_view action)
+      : name_(name) {
     do {
       value_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
     } while (value_ < 0 && errno == EINTR);
-    if (value_ < 0) fail_with_errno(path, action);
+    if (value_ < 0) fail_with_errno(name, action);
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -51,11 +55,11 @@ class Descriptor {
   int release() { return std::exchange(value_, -1); }
   // Network file systems report a failed write as late as here.
   void close() {
-    if (::close(release()) != 0 && errno != EINTR) fail_with_errno(path_, "close");
+    if (::close(release()) != 0 && errno != EINTR) fail_with_errno(name_, "close");
   }
 
  private:
-  fs::path path_;
+  fs::path name_;
   int value_ = -1;
 };
 
@@ -84,15 +88,17 @@ void sync_directory(const fs::path& directory) {
   sync_descriptor(descriptor.get(), path);
 }
 
-WrittenFile write_and_sync(const fs::path& path, std::span<const Bytes> parts) {
-  Descriptor descriptor(path, O_WRONLY | O_CREAT | O_TRUNC, "create");
+// Errors call the file `name`, which it gets once it is complete.
+WrittenFile write_and_sync(const fs::path& path, const fs::path& name,
+                           std::span<const Bytes> parts) {
+  Descriptor descriptor(path, name, O_WRONLY | O_CREAT | O_TRUNC, "create");
   WrittenFile result;
   for (const Bytes part : parts) {
-    if (!write_fully(descriptor.get(), part)) fail_with_errno(path, "write");
+    if (!write_fully(descriptor.get(), part)) fail_with_errno(name, "write");
     result.bytes += part.size();
     result.crc32 = crc32(part, result.crc32);
   }
-  sync_descriptor(descriptor.get(), path);
+  sync_descriptor(descriptor.get(), name);
   descriptor.close();
   return result;
 }
@@ -188,15 +194,29 @@ std::string read_text_file(const fs::path& path) {
   return std::string(reinterpret_cast<const char*>(contents.data()), contents.size());
 }
 
+void check_output_file(const fs::path& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status))
+    fail("{}: is a folder; the name of a file is needed", path.string());
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;
+  const fs::path target = fs::exists(status) ? fs::canonical(path, ignored) : path;
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_with_errno(path, "create");
+  if (!fs::is_directory(folder, ignored)) {
+    fail("{}: cannot create: {} is not a folder", path.string(), folder.string());
+  }
+}
+
 WrittenFile write_file_atomically(const fs::path& path, std::span<const Bytes> parts) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
-  if (fs::exists(status) && !fs::is_regular_file(status)) return write_and_sync(path, parts);
+  if (fs::exists(status) && !fs::is_regular_file(status)) return write_and_sync(path, path, parts);
   fs::path target = path;
   if (fs::is_symlink(path, ignored) && fs::exists(status)) target = fs::canonical(path, ignored);
   const fs::path temporary = hidden_sibling(target, kTemporary);
   try {
-    const WrittenFile result = write_and_sync(temporary, parts);
+    const WrittenFile result = write_and_sync(temporary, path, parts);
     rename_path(temporary, target);
     sync_directory(target.parent_path());
     return result;
@@ -224,7 +244,7 @@ DirectoryTransaction::~DirectoryTransaction() {
 }
 
 WrittenFile DirectoryTransaction::write(std::string_view file_name, std::span<const Bytes> parts) {
-  return write_and_sync(temporary_ / file_name, parts);
+  return write_and_sync(temporary_ / file_name, target_ / file_name, parts);
 }
 
 WrittenFile DirectoryTransaction::write(std::string_view file_name, std::string_view text) {

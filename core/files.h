@@ -25,6 +25,10 @@ uint32_t crc32(Bytes bytes, uint32_t previous = 0);
 std::vector<std::byte> read_file(const std::filesystem::path& path);
 std::string read_text_file(const std::filesystem::path& path);
 
+/// Error when `path` cannot be written: it is a folder, or its folder is missing or closed to
+/// writing. For a program to ask before the work whose result goes there.
+void check_output_file(const std::filesystem::path& path);
+
 struct WrittenFile {
   uint64_t bytes = 0;
   uint32_t crc32 = 0;

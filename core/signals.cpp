@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <string_view>
 
 namespace primal {
 namespace {
@@ -15,6 +16,8 @@ static_assert(std::atomic<int>::is_always_lock_free);
 extern "C" void on_stop_signal(int signal) {
   int none = 0;
   if (!received.compare_exchange_strong(none, signal)) _exit(128 + signal);
+  constexpr std::string_view text = "\nstopping; a second signal ends at once, without saving\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
 }  // namespace
@@ -26,7 +29,14 @@ void catch_stop_signals() {
   action.sa_flags = SA_RESTART;  // a write that is under way is not cut short
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // nohup ignores the closing of its terminal; so do we, then.
+  if (struct sigaction before{};
+      sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
+    sigaction(SIGHUP, &action, nullptr);
+  }
+  // Writing too large a file, or to a closed pipe, is an error of that write.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 int stop_signal() {

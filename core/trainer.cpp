@@ -66,7 +66,7 @@ void get(const json& from, const char* key, std::optional<T>& value) {
 }
 
 std::string_view signal_name(int signal) {
-  return signal == SIGINT ? "SIGINT" : "SIGTERM";
+  return signal == SIGINT ? "SIGINT" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
 }  // namespace
@@ -90,12 +90,14 @@ StepFigures train_step(Backend& backend, Task& task, Optimizer& optimizer, uint6
   figures.task_loss = read_scalar(backend, loss.task_loss);
   if (loss.ksvd_loss.defined()) figures.ksvd_loss = read_scalar(backend, loss.ksvd_loss);
   if (loss.correct.defined()) figures.correct = read_scalar(backend, loss.correct);
+  // Without the sign bit of a NaN, which would be printed.
+  const auto shown = [](double value) { return std::isnan(value) ? std::fabs(value) : value; };
   const auto refuse = [&](std::string_view what, double value) {
     fail(
         "train: step {}: the {} is {} (task loss {}{}, lr {}); a lower optimizer.lr or a clip_norm "
         "may help",
-        step + 1, what, value, figures.task_loss,
-        figures.ksvd_loss ? fmt::format(", KSVD loss {}", *figures.ksvd_loss) : "", lr);
+        step + 1, what, shown(value), shown(figures.task_loss),
+        figures.ksvd_loss ? fmt::format(", KSVD loss {}", shown(*figures.ksvd_loss)) : "", lr);
   };
   if (!std::isfinite(figures.loss)) refuse("loss", figures.loss);
   tape.backward(loss.total);
@@ -240,18 +242,23 @@ double Trainer::rate(int64_t step) const {
   return s_.config.schedule->rate(s_.config.optimizer->lr, step, steps_in_run());
 }
 
+std::optional<TrainOutcome> Trainer::complete() const {
+  const fs::path path = s_.run_directory / "result.json";
+  if (stop_reason().empty() || !fs::exists(path)) return {};
+  TrainOutcome outcome;
+  outcome.was_complete = true;
+  outcome.result = ordered_json::parse(read_text_file(path), nullptr, false);
+  if (outcome.result.is_discarded()) return {};
+  outcome.checkpoint = chosen_checkpoint();
+  return outcome;
+}
+
 TrainOutcome Trainer::run() {
+  if (auto done = complete()) return *std::move(done);
   TrainOutcome outcome;
   const fs::path result_path = s_.run_directory / "result.json";
-  outcome.was_complete = !stop_reason().empty() && fs::exists(result_path);
-  if (outcome.was_complete) {
-    outcome.result = ordered_json::parse(read_text_file(result_path), nullptr, false);
-    if (!outcome.result.is_discarded()) {
-      outcome.checkpoint = chosen_checkpoint();
-      return outcome;
-    }
+  if (!stop_reason().empty() && fs::exists(result_path)) {
     s_.log.warn(fmt::format("{}: is damaged; it is written again", result_path.string()));
-    outcome.was_complete = false;
   }
   fs::remove(result_path);
   counted_ = Clock::now();

@@ -101,7 +101,10 @@ class Trainer {
 
   /// Goes on from a checkpoint of this run instead of from the start. Returns warnings.
   std::vector<std::string> restore(const LoadedCheckpoint& checkpoint);
+  /// Trains to the end or until a signal; a complete() run is left as it is.
   TrainOutcome run();
+  /// The outcome of a run that has its result and no more to do.
+  std::optional<TrainOutcome> complete() const;
 
   const TrainState& state() const { return state_; }
 

@@ -187,6 +187,7 @@ UeaSplit prepare(const TimeSeriesFile& file, std::span<const int64_t> chosen,
   const auto channels = static_cast<size_t>(file.channels);
   UeaSplit split;
   split.channels = file.channels;
+  split.file = summarize(file);
   split.cases.reserve(chosen.size());
   for (const int64_t i : chosen) {
     const TimeSeriesCase& row = file.cases[static_cast<size_t>(i)];
@@ -437,6 +438,11 @@ UeaData load_uea(const UeaDataConfig& config, uint64_t seed) {
     }
   }
 
+  if (train.labels.size() == 1) {
+    data.warnings.push_back(fmt::format("uea: {}: every case is of class '{}': nothing to learn",
+                                        train.name, train.labels[0]));
+  }
+
   UeaStatistics& statistics = data.statistics;
   statistics.name = config.name;
   statistics.classes = train.labels;
@@ -457,7 +463,6 @@ UeaData load_uea(const UeaDataConfig& config, uint64_t seed) {
   data.train = prepare(train, parts.train, statistics);
   data.validation = prepare(train, parts.validation, statistics);
   data.test = prepare(test, all_cases(test), statistics);
-  data.files = {{"train", summarize(train)}, {"test", summarize(test)}};
   return data;
 }
 

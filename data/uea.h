@@ -73,6 +73,7 @@ struct UeaSplit {
 
   int64_t channels = 0;
   std::vector<Case> cases;
+  nlohmann::json file;  // facts of the file they came from, of data/inspect.h
 
   int64_t size() const { return static_cast<int64_t>(cases.size()); }
   /// Fills `batch` (its memory is reused) with the given cases, padded with zeros to
@@ -83,7 +84,6 @@ struct UeaSplit {
 struct UeaData {
   UeaSplit train, validation, test;  // validation is empty under Protocol::kPaper
   UeaStatistics statistics;
-  nlohmann::json files;  // {"train": ..., "test": ...}: data/inspect.h's facts, for the run record
   std::vector<std::string> warnings;
 };
 

@@ -84,7 +84,19 @@ class Parser {
     if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);
   }
 
+  void refuse_other_text() const {
+    if (trim(rest_).empty()) fail("uea: {}: the file is empty", file_.name);
+    if (rest_.starts_with("\xFF\xFE") || rest_.starts_with("\xFE\xFF") ||
+        rest_.substr(0, 2).find('\0') != rest_.npos) {
+      fail("uea: {}: the text is UTF-16 or binary; save it as UTF-8", file_.name);
+    }
+    if (rest_.find('\n') == rest_.npos && rest_.find('\r') != rest_.npos) {
+      fail("uea: {}: lines end in CR alone; they must end in LF or CR LF", file_.name);
+    }
+  }
+
   TimeSeriesFile parse() {
+    refuse_other_text();
     parse_header();
     while (next_line()) {
       if (line_.empty() || is_comment()) continue;

@@ -223,7 +223,8 @@ nlohmann::json UeaTask::facts() const {
                        {"classes", statistics.classes},   {"ksvd_weight", eta_}};
   if (data_.validation.size() > 0) facts["validation_cases"] = data_.validation.size();
   if (data_.test.size() > 0) facts["test_cases"] = data_.test.size();
-  if (!data_.files.is_null()) facts["files"] = data_.files;
+  if (!data_.train.file.is_null()) facts["files"]["train"] = data_.train.file;
+  if (!data_.test.file.is_null()) facts["files"]["test"] = data_.test.file;
   return facts;
 }
 

@@ -165,16 +165,18 @@ TEST_CASE("a run killed at random moments and resumed ends bit for bit as an uni
   }
 }
 
-TEST_CASE("SIGINT and SIGTERM finish the step, save, and end with 130 and 143") {
+TEST_CASE("SIGINT, SIGTERM and SIGHUP finish the step, save, and end with 130, 143 and 129") {
   const Workplace work;
   REQUIRE(work.run("primal-train", work.train("whole", {"--set", "train.epochs=60"})).code == 0);
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const auto& [signal, name] :
+       {std::pair(SIGINT, "SIGINT"), std::pair(SIGTERM, "SIGTERM"), std::pair(SIGHUP, "SIGHUP")}) {
     const std::string run = std::to_string(signal);
     Process process("primal-train", work.train(run, {"--set", "train.epochs=60"}), work.path);
     REQUIRE(process.wait_until([&] { return work.metrics(run).size() > 20; }));
     process.send(signal);
     REQUIRE(process.wait() == 128 + signal);
-    REQUIRE_THAT(process.text(), ContainsSubstring(signal == SIGINT ? "SIGINT" : "SIGTERM"));
+    REQUIRE_THAT(process.text(), ContainsSubstring("a second signal ends at once"));
+    REQUIRE_THAT(process.text(), ContainsSubstring(std::string("stopped by ") + name));
     REQUIRE_THAT(last_line(process.text()),
                  ContainsSubstring("model: " + run + "/checkpoints/step-"));
     const size_t written = work.metrics(run).size();
@@ -343,8 +345,109 @@ TEST_CASE("wrong usage ends with code 2 and says what was meant") {
   check({"--config", "config.yaml", "stray"}, "unknown argument 'stray'");
   check({"--config", "config.yaml", "--threads", "0"}, "--threads");
   check({"--config", "config.yaml", "--device", "gpu"}, "--device");
+  check({"--config", "config.yaml", "--set", "precision=bf16"}, "--set precision=bf16: ");
+  check({"--config", "config.yaml", "--set", "model.heads=3"},
+        "--set model.heads=3: model.dim 16 cannot be split into model.heads 3");
+  check({"--config", "config.yaml", "--output", ""}, "--output: the name is empty");
+  check({"--config", "config.yaml", "--output", "r\xFFn"}, "not UTF-8");
   check({"--resume", "x", "--output", "y"}, "--resume");
   check({}, "--config FILE or --resume DIR is needed");
+}
+
+TEST_CASE("an output file that cannot be written is refused before the work") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=1"})).code == 0);
+  fs::create_directory(work.path / "folder");
+  const auto check = [&](const std::string& program, std::vector<std::string> arguments, int code,
+                         const std::string& expected) {
+    const Finished done = work.run(program, std::move(arguments));
+    CAPTURE(done.text, expected);
+    REQUIRE(done.code == code);
+    REQUIRE(done.text == program + ": " + expected + "\n");
+  };
+  const std::string missing = "no/x.json: cannot create: No such file or directory";
+  check("primal-eval", {"--checkpoint", "run", "--json", "no/x.json"}, 1, missing);
+  check("primal-eval", {"--checkpoint", "run", "--predictions", "no/x.csv"}, 1,
+        "no/x.csv: cannot create: No such file or directory");
+  check("primal-eval", {"--checkpoint", "run", "--json", "folder"}, 1,
+        "folder: is a folder; the name of a file is needed");
+  check("primal-eval",
+        {"--checkpoint", "run", "--json", "a.csv", "--predictions", "folder/../a.csv"}, 2,
+        "--json and --predictions name the same file, a.csv");
+  check("primal-bench", {"step", "--config", "config.yaml", "--json", "no/x.json"}, 1, missing);
+  check("primal-data", {"export", "--checkpoint", "run", "--pytorch-names", "no/x.json"}, 1,
+        missing);
+  check("primal-bench", {"stepp", "--config", "config.yaml"}, 2,
+        "unknown command 'stepp'; did you mean 'step'? (--help lists the commands)");
+}
+
+TEST_CASE("printing to a full disk ends with code 1") {
+  if (!fs::exists("/dev/full")) {
+    WARN("skipped: no /dev/full");
+    return;
+  }
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=1"})).code == 0);
+  for (const std::string command :
+       {"primal-train --config config.yaml --print-config", "primal-train --describe-config uea",
+        "primal-eval --checkpoint run", "primal-data inspect data", "primal-data --help"}) {
+    CAPTURE(command);
+    const std::string shell = fmt::format("cd '{}' && '{}'/{} > /dev/full 2> full.txt",
+                                          work.path.string(), PRIMAL_BINARY_DIR, command);
+    const int status = std::system(shell.c_str());
+    REQUIRE(WIFEXITED(status));
+    REQUIRE(WEXITSTATUS(status) == 1);
+    const std::string text = Workplace::read(work.path / "full.txt");
+    REQUIRE_THAT(text, ContainsSubstring(command.substr(0, command.find(' ')) + ": "));
+    REQUIRE(std::count(text.begin(), text.end(), '\n') == 1);
+  }
+}
+
+TEST_CASE("resuming a complete run with fewer epochs leaves its folder as it was") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=3"})).code == 0);
+  const auto contents = [&] {
+    std::string all;
+    for (const char* name : {"config.yaml", "environment.json", "metrics.jsonl", "result.json"}) {
+      all += Workplace::read(work.path / "run" / name);
+    }
+    return all;
+  };
+  const std::string before = contents();
+  const Finished again = work.run("primal-train", {"--resume", "run", "--set", "train.epochs=2"});
+  CAPTURE(again.text);
+  REQUIRE(again.code == 0);
+  REQUIRE_THAT(again.text, ContainsSubstring("raise train.epochs to go on"));
+  REQUIRE(contents() == before);
+}
+
+TEST_CASE("a run stopped early says which key lets it go on") {
+  const Workplace work;
+  const std::vector<std::string> stop{"--set", "train.early_stopping.patience=1", "--set",
+                                      "train.early_stopping.min_delta=1"};
+  REQUIRE(work.run("primal-train", work.train("run", stop)).code == 0);
+  REQUIRE(work.result("run").at("stopped_by") == "early_stopping");
+  REQUIRE_THAT(work.run("primal-train", {"--resume", "run"}).text,
+               ContainsSubstring("raise train.early_stopping.patience to go on"));
+}
+
+TEST_CASE("a resumed run records the data files as the first start did") {
+  const Workplace work;
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=1"})).code == 0);
+  const json facts = work.result("run").at("facts");
+  REQUIRE(facts.at("files").at("test").contains("checksum"));
+  REQUIRE(work.run("primal-train", {"--resume", "run", "--set", "train.epochs=2"}).code == 0);
+  REQUIRE(work.result("run").at("facts") == facts);
+}
+
+TEST_CASE("a run that had not begun starts with the given configuration and its overrides") {
+  const Workplace work;
+  const Finished done =
+      work.run("primal-train", {"--resume", "new", "--config", "config.yaml", "--set",
+                                "model.dim=8", "--set", "train.epochs=1"});
+  CAPTURE(done.text);
+  REQUIRE(done.code == 0);
+  REQUIRE_THAT(Workplace::read(work.path / "new" / "config.yaml"), ContainsSubstring("dim: 8"));
 }
 
 TEST_CASE("errors before training end with code 1 and one line") {
@@ -358,7 +461,6 @@ TEST_CASE("errors before training end with code 1 and one line") {
   };
   check({"--config", "missing.yaml"}, "missing.yaml");
   check({"--config", "config.yaml", "--device", "cuda"}, "this build has the CPU backend only");
-  check({"--config", "config.yaml", "--set", "precision=bf16"}, "bf16");
   check({"--config", "config.yaml", "--set", "task=ueaa"}, "did you mean 'uea'?");
   check({"--config", "config.yaml", "--set", "data.root=nowhere"}, "nowhere");
   check({"--resume", "nowhere"}, "there is no run");

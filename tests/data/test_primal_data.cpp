@@ -65,11 +65,13 @@ TEST_CASE("primal-data exits 1 on an error and 2 on wrong use, with one line", "
   CHECK(outcome.text == "primal-data: uea: /nowhere/x.ts: no such file\n");
   outcome = run("generate uea --sed 3 --output x");
   CHECK(outcome.exit_code == 2);
-  CHECK(outcome.text.find("did you mean '--seed'?\n") != std::string::npos);
+  CHECK(outcome.text.find("'--sed'; did you mean --seed?") != std::string::npos);
   outcome = run("inspct x");
   CHECK(outcome.exit_code == 2);
-  CHECK(outcome.text.find("did you mean 'inspect'?\n") != std::string::npos);
+  CHECK(outcome.text.find("'inspct'; did you mean 'inspect'?") != std::string::npos);
   CHECK(run("generate uea").exit_code == 2);
+  CHECK(run("generate uea --output x --seed -1").exit_code == 2);
+  CHECK(run("inspect ''").exit_code == 2);
   CHECK(run("--help").exit_code == 0);
 }
 

@@ -360,7 +360,7 @@ TEST_CASE("a ts file without labels, for regression or of another format is refu
 }
 
 TEST_CASE("a ts file without @data, without rows or with rows first is an error", "[ts]") {
-  CHECK(error_of("") == "uea: Toy_TRAIN.ts:0: no @data line");
+  CHECK(error_of("") == "uea: Toy_TRAIN.ts: the file is empty");
   CHECK(error_of("@problemName x\n") == "uea: Toy_TRAIN.ts:1: no @data line");
   CHECK(error_of("@data\n# nothing\n") == "uea: Toy_TRAIN.ts:2: no rows after @data");
   CHECK(error_of("@problemName x\n1,2:a\n@data\n") ==
@@ -369,7 +369,12 @@ TEST_CASE("a ts file without @data, without rows or with rows first is an error"
             .starts_with("uea: Toy_TRAIN.ts:1: expected a tag"));
   CHECK(error_of("@data\n1:a\n@data\n2:a\n") ==
         "uea: Toy_TRAIN.ts:3: tag '@data' among the rows after @data");
-  CHECK(error_of(std::string(1000, '\0')).starts_with("uea: Toy_TRAIN.ts:1: expected a tag"));
+  for (const std::string& text : {std::string(1000, '\0'), std::string("\xFF\xFE@\0d\0", 6),
+                                  std::string("\xFE\xFF\0@\0d", 6), std::string("@\0d\0", 4)}) {
+    CHECK(error_of(text) == "uea: Toy_TRAIN.ts: the text is UTF-16 or binary; save it as UTF-8");
+  }
+  CHECK(error_of("@data\r1,2:a\r3,4:b\r") ==
+        "uea: Toy_TRAIN.ts: lines end in CR alone; they must end in LF or CR LF");
 }
 
 TEST_CASE("a ts path that is absent, packed or a folder says so", "[ts]") {

@@ -540,13 +540,19 @@ TEST_CASE("inspecting uea files tells cases, lengths, gaps, classes and checksum
   CHECK_THROWS_AS(inspect_ts(empty.path), Error);
 }
 
+TEST_CASE("training cases of a single class are a warning", "[uea]") {
+  const TemporaryFolder folder("uea");
+  write_toy(folder.path, "@data\n1,2:a\n3,4:a\n", "@data\n1,2:a\n");
+  CHECK(any_has(load_uea(toy_config(folder.path), 1).warnings, "every case is of class 'a'"));
+}
+
 TEST_CASE("the run record holds the facts of both uea files", "[uea]") {
   const TemporaryFolder folder("uea");
   write_toy(folder.path);
   const UeaData data = load_uea(toy_config(folder.path), 1);
-  CHECK(data.files.at("train").at("cases") == 4);
-  CHECK(data.files.at("test").at("length").at("max") == 4);
-  CHECK(data.files.at("train").at("checksum") == data.statistics.train_checksum);
+  CHECK(data.train.file.at("cases") == 4);
+  CHECK(data.test.file.at("length").at("max") == 4);
+  CHECK(data.train.file.at("checksum") == data.statistics.train_checksum);
 }
 
 TEST_CASE("JapaneseVowels loads under both protocols", "[uea][data]") {
