@@ -109,8 +109,12 @@ std::string plain(const json& value) {
 }
 
 void describe(Log& log, const Backend& backend, Task& task) {
-  log.info(fmt::format("device: cpu, {} of {} usable cores, float32", backend.exec.threads,
-                       usable_cores()));
+  if (backend.device == Device::cuda) {
+    log.info(fmt::format("device: cuda, {}, float32", backend.device_name));
+  } else {
+    log.info(fmt::format("device: cpu, {} of {} usable cores, float32", backend.exec.threads,
+                         usable_cores()));
+  }
   if (!has_openmp()) log.warn("this build has no OpenMP: one thread is used");
   int64_t parameters = 0;
   for (const auto& entry : task.parameters().entries()) parameters += entry.shape.count();

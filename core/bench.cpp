@@ -66,7 +66,7 @@ nlohmann::ordered_json bench_steps(Backend& backend, Task& task, const RunConfig
   };
   for (int64_t i = 0; i < options.warmup; ++i) step(i);
 
-  cpu::ProductMeter meter(backend.exec.threads);
+  ProductMeter meter(backend.exec.threads);
   backend.exec.meter = &meter;
   backend.memory->reset_peak();
   std::vector<double> ms;

@@ -159,8 +159,8 @@ bool has_openmp() {
 }
 
 Backend make_backend(DeviceChoice device, int threads) {
-  if (device == DeviceChoice::cuda) {
-    fail("device: cuda was asked for, but this build has the CPU backend only; use cpu or auto");
+  if (device == DeviceChoice::cuda || (device == DeviceChoice::automatic && cuda_obstacle().empty())) {
+    return cuda_backend();
   }
   return cpu_backend(has_openmp() ? threads : 1);
 }
@@ -177,6 +177,7 @@ nlohmann::json environment_facts(const Backend& backend) {
 #endif
           {"openmp", has_openmp()},
           {"device", backend.device == Device::cpu ? "cpu" : "cuda"},
+          {"gpu", backend.device_name},
           {"threads", backend.exec.threads},
           {"usable_cores", usable_cores()},
           {"processor", processor()},

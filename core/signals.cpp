@@ -16,8 +16,8 @@ static_assert(std::atomic<int>::is_always_lock_free);
 extern "C" void on_stop_signal(int signal) {
   int none = 0;
   if (!received.compare_exchange_strong(none, signal)) _exit(128 + signal);
-  constexpr std::string_view text = "\nstopping; a second signal ends at once, without saving\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+  constexpr std::string_view kText = "\nstopping; a second signal ends at once, without saving\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
 }
 
 }  // namespace

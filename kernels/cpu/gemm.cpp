@@ -244,7 +244,7 @@ void gemm_serial(const Exec& exec, const GemmArgs& args) {
   measured(exec, args, 1, 1, [&] { product_on_this_thread(exec, args); });
 }
 
-void gemm_batched(const Exec& exec, const GemmArgs& args, const Batch& batch) {
+void gemm_batched(const Exec& exec, const GemmArgs& args, const GemmBatch& batch) {
   check(exec, args);
   if (args.m == 0 || args.n == 0) return;
   const int64_t items = batch.count_outer * batch.count_inner;

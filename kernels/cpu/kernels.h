@@ -1,5 +1,7 @@
 #pragma once
 
+#include "kernels/cpu/exec.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/table.h"
 
 // The CPU's kernels, declared from kernels/ops.def. Work is cut by shape only, never by the number

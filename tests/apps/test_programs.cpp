@@ -460,7 +460,7 @@ TEST_CASE("errors before training end with code 1 and one line") {
     REQUIRE_FALSE(fs::exists(work.path / "runs"));
   };
   check({"--config", "missing.yaml"}, "missing.yaml");
-  check({"--config", "config.yaml", "--device", "cuda"}, "this build has the CPU backend only");
+  check({"--config", "config.yaml", "--device", "cuda"}, "device: cuda: ");
   check({"--config", "config.yaml", "--set", "task=ueaa"}, "did you mean 'uea'?");
   check({"--config", "config.yaml", "--set", "data.root=nowhere"}, "nowhere");
   check({"--resume", "nowhere"}, "there is no run");

@@ -273,7 +273,7 @@ TEST_CASE("a batch computes each item as one product, with shared operands") {
       g.c = c.data();
       g.ldc = n;
       // One B per inner index, the same for every outer one.
-      const Batch batch{outer, inner, inner * m * k, m * k, 0, k * n, inner * m * n, m * n};
+      const GemmBatch batch{outer, inner, inner * m * k, m * k, 0, k * n, inner * m * n, m * n};
       gemm_batched({threads, nullptr, kind}, g, batch);
       for (int64_t o = 0; o < outer; ++o) {
         for (int64_t i = 0; i < inner; ++i) {

@@ -1,0 +1,121 @@
+#include "kernels/cuda/each.h"
+#include "kernels/cuda/reduce.h"
+
+// Kernels along the positions of sequences (batch, length, width).
+
+namespace primal::PRIMAL_DEVICE {
+namespace {
+
+constexpr int kChunks = 16;  // parts of a sequence that are scanned side by side
+
+/// The terms of a running mean: x[t], to be divided by the positions so far.
+struct Mean {
+  const float* x;
+  float* out;
+  static constexpr bool kBackward = false;
+  __device__ float term(int64_t at, float) const { return x[at]; }
+  __device__ void give(int64_t at, float sum, float share) const { out[at] = sum * share; }
+};
+
+/// Those of its gradient: dx[t] = sum over s >= t of dy[s] / (s + 1), from the end.
+struct MeanGradient {
+  const float* dy;
+  float* dx;
+  bool accumulate;
+  static constexpr bool kBackward = true;
+  __device__ float term(int64_t at, float share) const { return dy[at] * share; }
+  __device__ void give(int64_t at, float sum, float) const { put(dx + at, sum, accumulate); }
+};
+
+// A block scans 32 neighbouring columns of a sample in 16 chunks: each thread sums its chunk, the
+// chunks' sums meet in shared memory, and each thread goes through its chunk again from the sum of
+// those before. The second reading comes from the cache.
+template <class Scan>
+__global__ void scan_kernel(int64_t length, int64_t width, Scan scan) {
+  SharedMemory shared;
+  float* sums = shared.array<float>(kChunks * kWarp);
+  const int64_t tiles = (width + kWarp - 1) / kWarp;
+  const int64_t sample = blockIdx.x / tiles;
+  const int64_t column = blockIdx.x % tiles * kWarp + threadIdx.x;
+  const int chunk = static_cast<int>(threadIdx.y);
+  const int64_t height = (length + kChunks - 1) / kChunks;
+  const int64_t begin = chunk * height;
+  const int64_t end = begin + height < length ? begin + height : length;
+  const auto visit = [&](int64_t step, auto&& f) {
+    const int64_t t = Scan::kBackward ? length - 1 - step : step;
+    f((sample * length + t) * width + column, 1 / static_cast<float>(t + 1));
+  };
+  float sum = 0;
+  if (column < width) {
+    for (int64_t s = begin; s < end; ++s)
+      visit(s, [&](int64_t at, float share) { sum += scan.term(at, share); });
+  }
+  sums[chunk * kWarp + static_cast<int>(threadIdx.x)] = sum;
+  __syncthreads();
+  if (column >= width) return;
+  sum = 0;
+  for (int c = 0; c < chunk; ++c) sum += sums[c * kWarp + static_cast<int>(threadIdx.x)];
+  for (int64_t s = begin; s < end; ++s) {
+    visit(s, [&](int64_t at, float share) {
+      sum += scan.term(at, share);
+      scan.give(at, sum, share);
+    });
+  }
+}
+
+template <class Scan>
+void scan(const Exec& exec, int64_t batch, int64_t length, int64_t width, const Scan& scan) {
+  launch<scan_kernel<Scan>>(exec, static_cast<unsigned>(batch) * blocks_of(width, kWarp),
+                            dim3(kWarp, kChunks), kChunks * kWarp * sizeof(float), length, width,
+                            scan);
+}
+
+struct GatherRows {
+  int64_t length, width, rows;
+  const int32_t* index;  // (batch, rows)
+  const float* x;
+  float* out;
+  __device__ void operator()(int64_t i) const {
+    const int64_t row = i / width;
+    out[i] = x[(row / rows * length + index[row]) * width + i % width];
+  }
+};
+
+// Several rows may come from one position: a thread owns a column of a sample and adds its rows in
+// order.
+struct GatherRowsBackward {
+  int64_t length, width, rows;
+  const int32_t* index;
+  const float* dy;
+  float* dx;
+  __device__ void operator()(int64_t i) const {
+    const int64_t b = i / width;
+    for (int64_t row = b * rows; row < (b + 1) * rows; ++row) {
+      dx[(b * length + index[row]) * width + i % width] += dy[row * width + i % width];
+    }
+  }
+};
+
+}  // namespace
+
+void running_mean(const Exec& exec, int64_t batch, int64_t length, int64_t width, const float* x,
+                  float* out) {
+  scan(exec, batch, length, width, Mean{x, out});
+}
+
+void running_mean_backward(const Exec& exec, int64_t batch, int64_t length, int64_t width,
+                           const float* dy, float* dx, bool accumulate) {
+  scan(exec, batch, length, width, MeanGradient{dy, dx, accumulate});
+}
+
+void gather_rows(const Exec& exec, int64_t batch, int64_t length, int64_t width, int64_t rows,
+                 const int32_t* index, const float* x, float* out) {
+  each(exec, batch * rows * width, GatherRows{length, width, rows, index, x, out});
+}
+
+void gather_rows_backward(const Exec& exec, int64_t batch, int64_t length, int64_t width,
+                          int64_t rows, const int32_t* index, const float* dy, float* dx) {
+  each(exec, batch * width, GatherRowsBackward{length, width, rows, index, dy, dx});
+}
+
+}  // namespace primal::PRIMAL_DEVICE

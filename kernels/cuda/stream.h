@@ -1,0 +1,41 @@
+#pragma once
+
+#include "core/memory.h"
+#include "kernels/exec.h"
+
+namespace primal::cuda {
+
+/// What kernels need besides their arguments: where they queue, and scratch memory in the order of
+/// that queue.
+struct Stream {
+  void* handle = nullptr;  ///< cudaStream_t
+  void* blas = nullptr;    ///< cublasHandle_t, on that stream
+  CachingAllocator* memory = nullptr;
+  void* session = nullptr;  ///< its owner in runtime.cpp
+};
+
+}  // namespace primal::cuda
+
+namespace primal {
+
+/// Device memory for the kernels that are launched while it lives. The stream orders its reuse.
+template <class T>
+class Scratch {
+ public:
+  Scratch(const Exec& exec, int64_t count)
+      : memory_(*exec.stream->memory),
+        bytes_(count * static_cast<int64_t>(sizeof(T))),
+        data_(static_cast<T*>(memory_.allocate(bytes_))) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { memory_.free(data_, bytes_); }
+
+  T* data() const { return data_; }
+
+ private:
+  CachingAllocator& memory_;
+  int64_t bytes_;
+  T* data_;
+};
+
+}  // namespace primal
