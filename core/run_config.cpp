@@ -159,7 +159,8 @@ bool has_openmp() {
 }
 
 Backend make_backend(DeviceChoice device, int threads) {
-  if (device == DeviceChoice::cuda || (device == DeviceChoice::automatic && cuda_obstacle().empty())) {
+  if (device == DeviceChoice::cuda ||
+      (device == DeviceChoice::automatic && cuda_obstacle().empty())) {
     return cuda_backend();
   }
   return cpu_backend(has_openmp() ? threads : 1);
