@@ -69,6 +69,7 @@ class SharedMemory {
 #include <cstring>
 #include <functional>
 
+// NOLINTBEGIN(readability-identifier-naming): the names that CUDA has
 #define PRIMAL_DEVICE simt
 #define __global__
 #define __device__
@@ -197,5 +198,6 @@ using std::max;
 using std::min;
 
 }  // namespace primal::simt
+   // NOLINTEND(readability-identifier-naming)
 
 #endif

@@ -389,8 +389,9 @@ class Runner {
   std::string error_;       // of the thread that ran last
   bool unwinding_ = false;  // after an error: threads that wait end
   std::mt19937 random_{2023};
-  const void* main_stack_ = nullptr;
-  std::size_t main_size_ = 0;
+  // Only AddressSanitizer wants to know.
+  [[maybe_unused]] const void* main_stack_ = nullptr;
+  [[maybe_unused]] std::size_t main_size_ = 0;
 };
 
 }  // namespace
