@@ -848,6 +848,10 @@ inline std::vector<OpCase> op_cases() {
     add(attention({1, 523, 1, 5, true, {}}, 0.25, form));
     add(attention({1, 661, 1, 3, false, {659}}, 0.1, form));
     add(attention({0, 5, 2, 3, false, {}}, 0.1, form));
+    for (const int64_t head_width : {32, 33, 64, 100, 128}) {
+      add(attention({1, 67, 2, head_width, false, {}}, 0.25, form));
+    }
+    add(attention({2, 70, 1, 64, true, {70, 66}}, 0.25, form));
     add(large_scores(form));
   }
 

@@ -1,5 +1,7 @@
 #include "experiments/uea/task.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -110,11 +112,15 @@ void UeaConfig::apply_recipe() {
   }
   const UeaRecipe* published = find_uea_recipe(data.name);
   if (published == nullptr) {
-    std::string known;
-    for (const UeaRecipe& row : uea_recipes()) {
-      known += (known.empty() ? "" : ", ") + std::string(row.name);
-    }
-    fail("recipe: data.name '{}' has no published recipe; there is one for {}", data.name, known);
+    std::vector<std::string_view> known;
+    for (const UeaRecipe& row : uea_recipes()) known.push_back(row.name);
+    const std::string near = nearest(data.name, known);
+    fail(
+        "recipe: data.name '{}' has no published recipe{}; there is one for {}; for other data set "
+        "recipe: none and list "
+        "model.layers",
+        data.name, near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+        fmt::join(known, ", "));
   }
   const bool plus = recipe == Recipe::primal_plus;
   const UeaRecipe::Ksvd& row = plus ? published->primal_plus : published->primal;

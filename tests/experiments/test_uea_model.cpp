@@ -165,6 +165,7 @@ TEST_CASE("a recipe for a data set that has none names those that have") {
   } catch (const Error& error) {
     CHECK(std::string(error.what()).find("'Unheard' has no published recipe") != std::string::npos);
     CHECK(std::string(error.what()).find("JapaneseVowels") != std::string::npos);
+    CHECK(std::string(error.what()).find("for other data set recipe: none") != std::string::npos);
   }
 }
 

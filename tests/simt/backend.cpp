@@ -33,6 +33,7 @@ Backend host_backend(std::unique_ptr<RawMemory> memory) {
     return t;
   }();
   Backend backend;
+  backend.device = Device::cuda;  // whoever reads its memory has to download it
   backend.memory = std::make_shared<CachingAllocator>(std::move(memory));
   const auto stream = std::make_shared<cuda::Stream>();
   stream->memory = backend.memory.get();

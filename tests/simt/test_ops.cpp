@@ -58,6 +58,17 @@ TEST_CASE("simt: every op on the CUDA kernels agrees with the CPU, in any thread
   CHECK(report->live == 0);
 }
 
+TEST_CASE(
+    "simt: heads wider than the tiles of blockwise attention are an error that says what to do") {
+  Backend host = simt::host_backend(host_memory());
+  const OpCase wide = cases::attention({1, 3, 1, 129, false, {}}, 0, ops::AttentionForm::blockwise);
+  CHECK_THROWS_WITH(run_op(wide, host), ContainsSubstring("heads 129 wide: at most 128 on a GPU"));
+  const OpCase same =
+      cases::attention({1, 3, 1, 129, false, {}}, 0, ops::AttentionForm::materialized);
+  Backend cpu = cpu_backend(1);
+  check_case(same, cpu, host);
+}
+
 TEST_CASE("cuda: every op on the GPU agrees with the CPU, and repeats its bits") {
   if (const std::string obstacle = cuda_obstacle(); !obstacle.empty()) {
     WARN("skipped: " << obstacle);
