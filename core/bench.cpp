@@ -23,6 +23,12 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+/// Returns when the device has done what was asked of it before; `x` is any of its tensors.
+void wait_for(const Backend& backend, const Tensor& x) {
+  float value = 0;
+  backend.op->download(backend.exec, 1, x.data(), &value);
+}
+
 /// GFLOP/s of a product of two 2048 x 2048 matrices: the fastest of several, what the machine can
 /// do.
 double machine_product_gflops(const Backend& backend) {
@@ -40,9 +46,11 @@ double machine_product_gflops(const Backend& backend) {
   product.c = c.data();
   product.lda = product.ldb = product.ldc = kSize;
   double fastest = 0;
+  wait_for(backend, b);
   for (int i = 0; i < kTimes; ++i) {
     const auto start = Clock::now();
     backend.op->gemm(backend.exec, product);
+    wait_for(backend, c);
     fastest = std::max(fastest, 2.0 * kSize * kSize * kSize / seconds_since(start) / 1e9);
   }
   return fastest;
@@ -63,6 +71,7 @@ nlohmann::ordered_json bench_steps(Backend& backend, Task& task, const RunConfig
   const auto step = [&](int64_t number) {
     for (int64_t& example : examples) example = order[static_cast<size_t>(next++ % size)];
     train_step(backend, task, optimizer, seed, number, config.optimizer->lr, examples);
+    wait_for(backend, task.parameters().values());
   };
   for (int64_t i = 0; i < options.warmup; ++i) step(i);
 

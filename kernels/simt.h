@@ -42,7 +42,7 @@ void launch(const Exec& exec, dim3 grid, dim3 block, std::size_t shared, Argumen
   check_launch(__PRETTY_FUNCTION__);
 }
 
-extern __shared__ char shared_bytes[];
+extern __shared__ __align__(16) char shared_bytes[];
 
 /// Cuts the block's shared memory into arrays. Every thread asks for the same ones in the same
 /// order.
