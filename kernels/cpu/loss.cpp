@@ -83,6 +83,7 @@ void ksvd(const Exec& exec, const KsvdArgs& a, float* j, float* loss) {
 // (heads positions); dJ/dP_e = -P_r / heads.
 void ksvd_backward(const Exec& exec, const KsvdArgs& a, const float* j, const float* dloss,
                    const KsvdGradients& g) {
+  if (a.batch == 0) return;  // nothing has a share in the loss
   // What one unit of dJ_b is worth.
   std::vector<double> weight(static_cast<size_t>(a.batch));
   for (int64_t b = 0; b < a.batch; ++b) {

@@ -155,17 +155,16 @@ __device__ void mask_row(const AttentionArgs& a, int64_t row, int64_t first,
                          float (&factors)[Rows]) {
   constexpr int64_t kBlock = kMaskElements * kMaskStride;
   const int64_t blocks = (a.length + kBlock - 1) / kBlock;
-  float all[kMaskElements];
-  dropout_factors(a.dropout, (row * blocks + first / kBlock) * kMaskStride + tx(), all);
-  const int begin = static_cast<int>(first % kBlock) / kMaskStride;
+  uint32_t words[4];
+  philox_words(a.dropout,
+               static_cast<uint64_t>((row * blocks + first / kBlock) * kMaskStride + tx()), words);
+  const int begin = static_cast<int>(first % kBlock) / kMaskStride;  // even, as Rows is
 #pragma unroll
-  for (int j = 0; j < Rows; ++j) {
-    factors[j] = 0;
-#pragma unroll
-    for (int k = 0; k < kMaskElements;
-         ++k) {  // all[begin + j], which indexed would leave the registers
-      if (k == begin + j) factors[j] = all[k];
-    }
+  for (int j = 0; j < Rows; ++j) {  // selected: an indexed array would leave the registers
+    const int k = begin + j;
+    const uint32_t low = k < 4 ? (k < 2 ? words[0] : words[1]) : (k < 6 ? words[2] : words[3]);
+    factors[j] =
+        (j % 2 == 0 ? low & 0xFFFF : low >> 16) < a.dropout.keep_below ? a.dropout.scale : 0.0F;
   }
 }
 
@@ -418,7 +417,8 @@ __global__ void softmax_kernel(AttentionArgs a, float* scores, float* dropped) {
   }
   sum = warp_sum(sum);
   for (int64_t c = lane; c < a.length; c += kWarp) {
-    row[c] = sum > 0 ? row[c] / sum : 0.0F;
+    // By what is seen, not by the sum: a row with a NaN or an infinite score stays NaN.
+    row[c] = sees(a, head, query, c) ? row[c] / sum : 0.0F;
     if (drops(a.dropout)) dropped[at * a.length + c] = row[c] * mask_factor(a, at, c);
   }
 }

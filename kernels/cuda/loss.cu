@@ -268,6 +268,7 @@ void ksvd(const Exec& exec, const KsvdArgs& a, float* j, float* loss) {
 // (heads positions); dJ/dP_e = -P_r / heads.
 void ksvd_backward(const Exec& exec, const KsvdArgs& a, const float* j, const float* dloss,
                    const KsvdGradients& g) {
+  if (a.batch == 0) return;  // nothing has a share in the loss
   const Scratch<float> factors(exec, a.batch);
   each(exec, a.batch, ScoreFactors{a, j, dloss, factors.data()});
   const int64_t scores = a.batch * a.heads * a.length * a.rank;
