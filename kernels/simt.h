@@ -64,7 +64,6 @@ class SharedMemory {
 
 #else
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -85,9 +84,6 @@ struct dim3 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
-inline float4 make_float4(float x, float y, float z, float w) {
-  return {x, y, z, w};
-}
 
 namespace primal::simt {
 
@@ -183,19 +179,9 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return static_cast<unsigned>(exchange({Exchange::ballot, mask, 0, 32, predicate != 0 ? 1U : 0U}));
 }
-inline int __any_sync(unsigned mask, int predicate) {
-  return __ballot_sync(mask, predicate) != 0 ? 1 : 0;
-}
 inline void __syncwarp(unsigned mask = 0xFFFFFFFF) {
   exchange({Exchange::sync, mask, 0, 32, 0});
 }
-
-inline float rsqrtf(float x) {
-  return 1 / std::sqrt(x);
-}
-
-using std::max;
-using std::min;
 
 }  // namespace primal::simt
    // NOLINTEND(readability-identifier-naming)

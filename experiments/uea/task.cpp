@@ -116,9 +116,8 @@ void UeaConfig::apply_recipe() {
     for (const UeaRecipe& row : uea_recipes()) known.push_back(row.name);
     const std::string near = nearest(data.name, known);
     fail(
-        "recipe: data.name '{}' has no published recipe{}; there is one for {}; for other data set "
-        "recipe: none and list "
-        "model.layers",
+        "recipe: data.name '{}' has no published recipe{}; there is one for {}; for other data "
+        "set recipe: none and list model.layers",
         data.name, near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
         fmt::join(known, ", "));
   }

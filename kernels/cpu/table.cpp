@@ -5,14 +5,12 @@
 namespace primal {
 
 const OpTable& cpu_kernels() {
-  static const OpTable table = [] {
-    OpTable t;
-#define KERNEL(name, arguments) t.name = cpu::name;
+  static constexpr OpTable kTable{
+#define KERNEL(name, arguments) .name = cpu::name,
 #include "kernels/ops.def"
 #undef KERNEL
-    return t;
-  }();
-  return table;
+  };
+  return kTable;
 }
 
 }  // namespace primal

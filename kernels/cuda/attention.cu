@@ -2,7 +2,6 @@
 #include <string>
 
 #include "kernels/cuda/each.h"
-#include "kernels/cuda/reduce.h"
 
 // Canonical softmax attention in tiles: the scores of a tile of queries against a tile of keys live
 // in registers and shared memory, never in device memory. The softmax is carried from key tile to
@@ -44,6 +43,25 @@ __device__ Head head_of(const AttentionArgs& a, int64_t item) {
   const int64_t b = item / a.heads;
   return {b * a.length * a.heads * a.head_width + item % a.heads * a.head_width, item * a.length,
           a.lengths != nullptr ? a.lengths[b] : a.length};
+}
+
+/// The head and first row of the tile that this block works on.
+template <class S>
+struct Tile {
+  Head head;
+  int64_t first;
+  __device__ explicit Tile(const AttentionArgs& a) {
+    const int64_t tiles = (a.length + S::kTile - 1) / S::kTile;
+    head = head_of(a, blockIdx.x / tiles);
+    first = blockIdx.x % tiles * S::kTile;
+  }
+};
+
+/// Where the keys end that a tile of queries sees.
+template <class S>
+__device__ int64_t keys_end(const AttentionArgs& a, const Head& head, int64_t first) {
+  if (first >= head.visible) return 0;
+  return a.causal && first + S::kTile < head.visible ? first + S::kTile : head.visible;
 }
 
 __device__ int tx() {
@@ -171,16 +189,14 @@ __device__ void mask_row(const AttentionArgs& a, int64_t row, int64_t first,
 // Reads q, and k and v once per tile of queries; writes out and log_sum. 4 N^2 d operations per
 // head.
 template <class S>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     attention_kernel(AttentionArgs a, const float* q, const float* k, const float* v, float* out,
                      float* log_sum) {
   SharedMemory shared;
   float* queries = shared.array<float>(S::kOperand);
   float* keys = shared.array<float>(S::kOperand);  // then the values of the same positions
   float* weights = shared.array<float>(S::kScores);
-  const int64_t tiles = (a.length + S::kTile - 1) / S::kTile;
-  const Head head = head_of(a, blockIdx.x / tiles);
-  const int64_t first = blockIdx.x % tiles * S::kTile;
+  const auto [head, first] = Tile<S>(a);
 
   float sums[S::kRows][S::kColumns] = {};
   float maximum[S::kRows];
@@ -190,8 +206,7 @@ __global__ void __launch_bounds__(kThreads)
     total[i] = 0;
   }
   load<S>(a, head, q, first, head.visible, queries);
-  int64_t end = first < head.visible ? head.visible : 0;
-  if (a.causal && first + S::kTile < end) end = first + S::kTile;
+  const int64_t end = keys_end<S>(a, head, first);
   for (int64_t key = 0; key < end; key += S::kTile) {
     __syncthreads();  // the tile before is used up
     load<S>(a, head, k, key, head.visible, keys);
@@ -313,9 +328,7 @@ __global__ void __launch_bounds__(kThreads)
     attention_keys_kernel(AttentionArgs a, AttentionGradients g, const float* products) {
   SharedMemory shared;
   const Tiles<S> t(shared);
-  const int64_t tiles = (a.length + S::kTile - 1) / S::kTile;
-  const Head head = head_of(a, blockIdx.x / tiles);
-  const int64_t key = blockIdx.x % tiles * S::kTile;
+  const auto [head, key] = Tile<S>(a);
   load<S>(a, head, g.k, key, head.visible, t.k);
   load<S>(a, head, g.v, key, head.visible, t.v);
   float dk[S::kRows][S::kColumns] = {};
@@ -343,18 +356,15 @@ __global__ void __launch_bounds__(kThreads)
 
 // dQ = scale dS K of a tile of queries, over the tiles of keys that it sees.
 template <class S>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 2)
     attention_queries_kernel(AttentionArgs a, AttentionGradients g, const float* products) {
   SharedMemory shared;
   const Tiles<S> t(shared);
-  const int64_t tiles = (a.length + S::kTile - 1) / S::kTile;
-  const Head head = head_of(a, blockIdx.x / tiles);
-  const int64_t query = blockIdx.x % tiles * S::kTile;
+  const auto [head, query] = Tile<S>(a);
   load<S>(a, head, g.q, query, head.visible, t.q);
   load<S>(a, head, g.dout, query, head.visible, t.dout);
   float dq[S::kRows][S::kColumns] = {};
-  int64_t end = query < head.visible ? head.visible : 0;
-  if (a.causal && query + S::kTile < end) end = query + S::kTile;
+  const int64_t end = keys_end<S>(a, head, query);
   for (int64_t key = 0; key < end; key += S::kTile) {
     __syncthreads();
     load<S>(a, head, g.k, key, head.visible, t.k);

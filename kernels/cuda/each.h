@@ -2,10 +2,9 @@
 
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/kernels.h"
+#include "kernels/cuda/reduce.h"
 
 namespace primal::PRIMAL_DEVICE {
-
-constexpr int kThreads = 256;
 
 __device__ inline int64_t thread_in_grid() {
   return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;

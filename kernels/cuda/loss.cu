@@ -1,5 +1,4 @@
 #include "kernels/cuda/each.h"
-#include "kernels/cuda/reduce.h"
 
 // The KSVD loss and the cross entropy. Nothing here waits for the host: every factor is read where
 // it lies.
@@ -61,53 +60,41 @@ __global__ void moments_kernel(KsvdArgs a, double* moments) {
 
 /// parts (batch): 1/2 weight * sum of lambda^2 * moments; a block per sample.
 __global__ void squares_kernel(KsvdArgs a, const double* moments, double* parts) {
-  SharedMemory shared;
-  double* warps = shared.array<double>(kWarps);
   const int64_t b = blockIdx.x;
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < a.heads * a.rank; i += kThreads) {
-    sum += static_cast<double>(a.lambda[i]) * a.lambda[i] * moments[b * a.heads * a.rank + i];
-  }
-  sum = block_sum(sum, warps);
+  const double sum = block_total(a.heads * a.rank, [&](int64_t i) {
+    return static_cast<double>(a.lambda[i]) * a.lambda[i] * moments[b * a.heads * a.rank + i];
+  });
   if (threadIdx.x == 0) parts[b] = 0.5 * sum * moment_weight(a, b);
 }
 
 /// traces (trace_batch): sum of trace_e * trace_r / heads; a block per trace.
 __global__ void traces_kernel(KsvdArgs a, double* traces) {
-  SharedMemory shared;
-  double* warps = shared.array<double>(kWarps);
   const int64_t size = trace_size(a);
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < size; i += kThreads) {
+  const double sum = block_total(size, [&](int64_t i) {
     const int64_t at = blockIdx.x * size + i;
-    sum += static_cast<double>(a.trace_e[at]) * a.trace_r[at];
-  }
-  sum = block_sum(sum, warps);
+    return static_cast<double>(a.trace_e[at]) * a.trace_r[at];
+  });
   if (threadIdx.x == 0) traces[blockIdx.x] = sum / static_cast<double>(a.heads);
 }
 
 /// J and the loss from what the kernels above left; one block.
 __global__ void objective_kernel(KsvdArgs a, const double* parts, const double* traces, float* j,
                                  float* loss) {
-  SharedMemory shared;
-  double* warps = shared.array<double>(kWarps);
-  double sum = 0;
+  double result = 0;
   if (a.per_sample) {
-    for (int64_t b = threadIdx.x; b < a.batch; b += kThreads) {
+    result = block_total(a.batch, [&](int64_t b) {
       const double objective = parts[b] - traces[a.trace_batch == 1 ? 0 : b];
-      sum += objective * objective / static_cast<double>(a.batch);
       j[b] = static_cast<float>(objective);
-    }
-    sum = block_sum(sum, warps);
+      return objective * objective / static_cast<double>(a.batch);
+    });
   } else {
-    for (int64_t b = threadIdx.x; b < a.batch; b += kThreads) sum += parts[b];
-    for (int64_t b = threadIdx.x; b < a.trace_batch; b += kThreads)
-      sum -= traces[b] / static_cast<double>(a.trace_batch);
-    const double whole = block_sum(sum, warps);
+    const double squares = block_total(a.batch, [&](int64_t b) { return parts[b]; });
+    const double trace = block_total(a.trace_batch, [&](int64_t b) { return traces[b]; });
+    const double whole = squares - trace / static_cast<double>(a.trace_batch);
     for (int64_t b = threadIdx.x; b < a.batch; b += kThreads) j[b] = static_cast<float>(whole);
-    sum = whole * whole;
+    result = whole * whole;
   }
-  if (threadIdx.x == 0) *loss = static_cast<float>(sum);
+  if (threadIdx.x == 0) *loss = static_cast<float>(result);
 }
 
 void launch_moments(const Exec& exec, const KsvdArgs& a, double* moments) {
@@ -220,16 +207,8 @@ __global__ void cross_entropy_kernel(int64_t rows, int64_t classes, const float*
 /// Mean loss and number of right rows; one block.
 __global__ void mean_loss_kernel(int64_t rows, const double* losses, const float* right,
                                  float* loss, float* correct) {
-  SharedMemory shared;
-  double* warps = shared.array<double>(kWarps);
-  double total = 0;
-  double hits = 0;
-  for (int64_t row = threadIdx.x; row < rows; row += kThreads) {
-    total += losses[row];
-    hits += right[row];
-  }
-  total = block_sum(total, warps);
-  hits = block_sum(hits, warps);
+  const double total = block_total(rows, [&](int64_t row) { return losses[row]; });
+  const double hits = block_total(rows, [&](int64_t row) { return right[row]; });
   if (threadIdx.x == 0) {
     *loss = static_cast<float>(total / static_cast<double>(rows));
     *correct = static_cast<float>(hits);
@@ -255,13 +234,12 @@ void ksvd(const Exec& exec, const KsvdArgs& a, float* j, float* loss) {
   const Scratch<double> moments(exec, a.batch * a.heads * a.rank);
   const Scratch<double> parts(exec, a.batch);
   const Scratch<double> traces(exec, a.trace_batch);
-  constexpr std::size_t kShared = kWarps * sizeof(double);
   const auto samples = static_cast<unsigned>(a.batch);
   launch_moments(exec, a, moments.data());
-  launch<squares_kernel>(exec, samples, kThreads, kShared, a, moments.data(), parts.data());
-  launch<traces_kernel>(exec, static_cast<unsigned>(a.trace_batch), kThreads, kShared, a,
+  launch<squares_kernel>(exec, samples, kThreads, kTotalBytes, a, moments.data(), parts.data());
+  launch<traces_kernel>(exec, static_cast<unsigned>(a.trace_batch), kThreads, kTotalBytes, a,
                         traces.data());
-  launch<objective_kernel>(exec, 1, kThreads, kShared, a, parts.data(), traces.data(), j, loss);
+  launch<objective_kernel>(exec, 1, kThreads, kTotalBytes, a, parts.data(), traces.data(), j, loss);
 }
 
 // dJ^2 = 2 J dJ;  dJ/de = Lambda^2 e / (heads positions);  dJ/dLambda = Lambda sum(e^2 + r^2) /
@@ -295,8 +273,8 @@ void cross_entropy(const Exec& exec, int64_t rows, int64_t classes, const float*
   const Scratch<float> right(exec, rows);
   launch<cross_entropy_kernel>(exec, blocks_of(rows, kWarps), kThreads, 0, rows, classes, logits,
                                labels, probabilities, losses.data(), right.data());
-  launch<mean_loss_kernel>(exec, 1, kThreads, kWarps * sizeof(double), rows, losses.data(),
-                           right.data(), loss, correct);
+  launch<mean_loss_kernel>(exec, 1, kThreads, kTotalBytes, rows, losses.data(), right.data(), loss,
+                           correct);
 }
 
 void cross_entropy_backward(const Exec& exec, int64_t rows, int64_t classes,

@@ -8,6 +8,7 @@ namespace primal::PRIMAL_DEVICE {
 
 constexpr unsigned kAllLanes = 0xFFFFFFFF;
 constexpr int kWarp = 32;
+constexpr int kThreads = 256;  // of a block, where nothing else is said
 
 /// The sum over `width` neighbouring lanes, in each of them.
 template <class T>
@@ -23,15 +24,23 @@ __device__ inline float warp_max(float value, int width = kWarp) {
   return value;
 }
 
-/// The sum over the block, in every thread. All threads call it; `warps` holds a T per warp.
-template <class T>
-__device__ T block_sum(T value, T* warps) {
-  value = warp_sum(value);
+/// Shared memory that block_total() takes.
+constexpr std::size_t kTotalBytes = kThreads / kWarp * sizeof(double);
+
+/// The sum of f(i) over [0, n), shared out among the threads of a block, in each of them. All
+/// threads call it.
+template <class F>
+__device__ double block_total(int64_t n, const F& f) {
+  SharedMemory shared;
+  double* warps = shared.array<double>(kThreads / kWarp);
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kThreads) sum += f(i);
+  sum = warp_sum(sum);
   __syncthreads();  // an earlier use of `warps` is over
-  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = value;
+  if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = sum;
   __syncthreads();
-  T sum = 0;
-  for (unsigned w = 0; w < blockDim.x / kWarp; ++w) sum += warps[w];
+  sum = 0;
+  for (int w = 0; w < kThreads / kWarp; ++w) sum += warps[w];
   return sum;
 }
 

@@ -1,5 +1,4 @@
 #include "kernels/cuda/each.h"
-#include "kernels/cuda/reduce.h"
 
 // Kernels over the rows of a matrix. A warp takes a row: its lanes read neighbours, and what it
 // reads twice comes from the L1 cache the second time. Sums over many rows are cut into chunks
@@ -193,23 +192,17 @@ void column_sums(const Exec& exec, int64_t rows, int64_t columns, const Terms& t
 constexpr int64_t kSquares = 16384;  // elements a block sums
 
 __global__ void square_sums_kernel(int64_t n, const float* x, double* partial) {
-  SharedMemory shared;
-  double* warps = shared.array<double>(kRowsPerBlock);
   const int64_t begin = int64_t{blockIdx.x} * kSquares;
-  double sum = 0;
-  for (int64_t i = begin + threadIdx.x; i < n && i < begin + kSquares; i += kThreads) {
-    sum += static_cast<double>(x[i]) * x[i];
-  }
-  sum = block_sum(sum, warps);
+  const int64_t count = n - begin < kSquares ? n - begin : kSquares;
+  const double sum = block_total(count, [&](int64_t i) {
+    const double value = x[begin + i];
+    return value * value;
+  });
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
 __global__ void total_kernel(int64_t n, const double* partial, float* out) {
-  SharedMemory shared;
-  double* warps = shared.array<double>(kRowsPerBlock);
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < n; i += kThreads) sum += partial[i];
-  sum = block_sum(sum, warps);
+  const double sum = block_total(n, [&](int64_t i) { return partial[i]; });
   if (threadIdx.x == 0) *out = static_cast<float>(sum);
 }
 
@@ -251,10 +244,9 @@ void l2_normalize_backward(const Exec& exec, int64_t rows, int64_t width, float 
 void sum_squares(const Exec& exec, int64_t n, const float* x, float* out) {
   const int64_t chunks = (n + kSquares - 1) / kSquares;
   const Scratch<double> partial(exec, chunks);
-  const std::size_t shared = kRowsPerBlock * sizeof(double);
-  launch<square_sums_kernel>(exec, static_cast<unsigned>(chunks), kThreads, shared, n, x,
+  launch<square_sums_kernel>(exec, static_cast<unsigned>(chunks), kThreads, kTotalBytes, n, x,
                              partial.data());
-  launch<total_kernel>(exec, 1, kThreads, shared, chunks, partial.data(), out);
+  launch<total_kernel>(exec, 1, kThreads, kTotalBytes, chunks, partial.data(), out);
 }
 
 }  // namespace primal::PRIMAL_DEVICE

@@ -89,37 +89,34 @@ class Staging {
   size_t next_ = 0;
 };
 
-/// The stream, and what it owns.
-struct Session {
-  Stream stream;
+/// The stream with what works on it.
+struct Session final : Stream {
   Staging staging;
-  cublasLtHandle_t products = nullptr;
-  std::shared_ptr<CachingAllocator> memory;
+  cublasHandle_t blas = nullptr;
+  cublasLtHandle_t biased = nullptr;
+  std::shared_ptr<CachingAllocator> allocator;
 
-  Session() : memory(std::make_shared<CachingAllocator>(std::make_unique<DeviceMemory>())) {
-    cudaStream_t handle = nullptr;
-    PRIMAL_CHECK(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking));
-    stream.handle = handle;
-    cublasHandle_t blas = nullptr;
+  Session() : allocator(std::make_shared<CachingAllocator>(std::make_unique<DeviceMemory>())) {
+    memory = allocator.get();
+    cudaStream_t queue = nullptr;
+    PRIMAL_CHECK(cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking));
+    handle = queue;
     PRIMAL_CHECK(cublasCreate(&blas));
-    stream.blas = blas;
-    PRIMAL_CHECK(cublasSetStream(blas, handle));
+    PRIMAL_CHECK(cublasSetStream(blas, queue));
     PRIMAL_CHECK(cublasSetMathMode(blas, CUBLAS_PEDANTIC_MATH));  // float32 throughout, no TF32
-    PRIMAL_CHECK(cublasLtCreate(&products));
-    stream.memory = memory.get();
-    stream.session = this;
+    PRIMAL_CHECK(cublasLtCreate(&biased));
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() {
-    cublasLtDestroy(products);
-    cublasDestroy(static_cast<cublasHandle_t>(stream.blas));
-    cudaStreamDestroy(static_cast<cudaStream_t>(stream.handle));
+    cublasLtDestroy(biased);
+    cublasDestroy(blas);
+    cudaStreamDestroy(static_cast<cudaStream_t>(handle));
   }
 };
 
 Session& session_of(const Exec& exec) {
-  return *static_cast<Session*>(exec.stream->session);
+  return *static_cast<Session*>(exec.stream);
 }
 
 cublasOperation_t operation(bool transposed) {
@@ -134,10 +131,9 @@ struct Repeat {
 // Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the operands change places.
 
 void multiply(const Exec& exec, const GemmArgs& g, const Repeat& r) {
-  PRIMAL_CHECK(cublasSgemmStridedBatched_64(static_cast<cublasHandle_t>(exec.stream->blas),
-                                            operation(g.trans_b), operation(g.trans_a), g.n, g.m,
-                                            g.k, &g.alpha, g.b, g.ldb, r.b, g.a, g.lda, r.a,
-                                            &g.beta, g.c, g.ldc, r.c, r.count));
+  PRIMAL_CHECK(cublasSgemmStridedBatched_64(
+      session_of(exec).blas, operation(g.trans_b), operation(g.trans_a), g.n, g.m, g.k, &g.alpha,
+      g.b, g.ldb, r.b, g.a, g.lda, r.a, &g.beta, g.c, g.ldc, r.c, r.count));
 }
 
 /// cublasLt's descriptors of products with a bias, which it adds while the product is still in
@@ -162,7 +158,7 @@ class BiasedProduct {
   }
 
   void run(const Exec& exec, const GemmArgs& g) const {
-    PRIMAL_CHECK(cublasLtMatmul(session_of(exec).products, product_, &g.alpha, g.b, a_, g.a, b_,
+    PRIMAL_CHECK(cublasLtMatmul(session_of(exec).biased, product_, &g.alpha, g.b, a_, g.a, b_,
                                 &g.beta, g.c, c_, g.c, c_, nullptr, nullptr, 0,
                                 static_cast<cudaStream_t>(exec.stream->handle)));
   }
@@ -297,20 +293,18 @@ std::string cuda_obstacle() {
 Backend cuda_backend() {
   if (const std::string problem = cuda_obstacle(); !problem.empty())
     fail("device: cuda: {}", problem);
-  static const OpTable table = [] {
-    OpTable t;
-#define KERNEL(name, arguments) t.name = cuda::name;
+  static constexpr OpTable kTable{
+#define KERNEL(name, arguments) .name = cuda::name,
 #include "kernels/ops.def"
 #undef KERNEL
-    return t;
-  }();
+  };
   const auto session = std::make_shared<cuda::Session>();
   Backend backend;
   backend.device = Device::cuda;
-  backend.memory = session->memory;
-  backend.exec.stream = &session->stream;
+  backend.memory = session->allocator;
+  backend.exec.stream = session.get();
   backend.stream = session;
-  backend.op = &table;
+  backend.op = &kTable;
   backend.device_name = cuda::device_name(0);
   return backend;
 }

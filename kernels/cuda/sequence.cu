@@ -1,5 +1,4 @@
 #include "kernels/cuda/each.h"
-#include "kernels/cuda/reduce.h"
 
 // Kernels along the positions of sequences (batch, length, width).
 

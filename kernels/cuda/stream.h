@@ -9,9 +9,7 @@ namespace primal::cuda {
 /// that queue.
 struct Stream {
   void* handle = nullptr;  ///< cudaStream_t
-  void* blas = nullptr;    ///< cublasHandle_t, on that stream
   CachingAllocator* memory = nullptr;
-  void* session = nullptr;  ///< its owner in runtime.cpp
 };
 
 }  // namespace primal::cuda

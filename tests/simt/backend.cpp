@@ -25,13 +25,11 @@ void upload_integers(const Exec&, int64_t n, const int32_t* host, int32_t* out) 
 }
 
 Backend host_backend(std::unique_ptr<RawMemory> memory) {
-  static const OpTable table = [] {
-    OpTable t;
-#define KERNEL(name, arguments) t.name = simt::name;
+  static constexpr OpTable kTable{
+#define KERNEL(name, arguments) .name = simt::name,
 #include "kernels/ops.def"
 #undef KERNEL
-    return t;
-  }();
+  };
   Backend backend;
   backend.device = Device::cuda;  // whoever reads its memory has to download it
   backend.memory = std::make_shared<CachingAllocator>(std::move(memory));
@@ -39,7 +37,7 @@ Backend host_backend(std::unique_ptr<RawMemory> memory) {
   stream->memory = backend.memory.get();
   backend.exec.stream = stream.get();
   backend.stream = stream;
-  backend.op = &table;
+  backend.op = &kTable;
   return backend;
 }
 
