@@ -126,6 +126,7 @@ void RunConfig::check() const {
         "precision: bf16 needs a backend that computes in it, which this build does not have; use "
         "float32");
   }
+  task->check();
 }
 
 RunConfig load_run_config(const ConfigSource& source) {

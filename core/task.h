@@ -88,6 +88,8 @@ class TaskConfig {
   virtual ~TaskConfig() = default;
   virtual std::string_view kind() const = 0;
   virtual void fields(Fields& fields) = 0;
+  /// Error when fields that are each allowed do not go together.
+  virtual void check() const {}
   virtual std::unique_ptr<Task> make(Backend& backend, const TaskSetup& setup) const = 0;
   /// Parameter names of the authors' PyTorch code: {ours, theirs, their shape}. Empty when there is
   /// no such code.

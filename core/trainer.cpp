@@ -118,7 +118,8 @@ void to_json(json& out, const TrainState& s) {
            {"examples", s.sums.examples},
            {"loss", s.sums.loss},
            {"task_loss", s.sums.task_loss},
-           {"gradient_norm", s.sums.gradient_norm}}},
+           {"gradient_norm", s.sums.gradient_norm},
+           {"seconds", s.sums.seconds}}},
          {"evaluated_step", s.evaluated_step},
          {"evaluations_without_improvement", s.evaluations_without_improvement},
          {"last", s.last},
@@ -143,6 +144,7 @@ void from_json(const json& in, TrainState& s) {
   get(sums, "ksvd_loss", s.sums.ksvd_loss);
   get(sums, "correct", s.sums.correct);
   sums.at("gradient_norm").get_to(s.sums.gradient_norm);
+  s.sums.seconds = sums.value("seconds", 0.0);  // earlier checkpoints have none
   in.at("evaluated_step").get_to(s.evaluated_step);
   in.at("evaluations_without_improvement").get_to(s.evaluations_without_improvement);
   in.at("last").get_to(s.last);
@@ -310,7 +312,6 @@ void Trainer::take_step(std::span<const int64_t> examples, Progress& progress) {
       train_step(s_.backend, s_.task, optimizer_, static_cast<uint64_t>(s_.config.seed),
                  state_.step, lr, examples);
   const double seconds = seconds_since(start);
-  epoch_seconds_ += seconds;
   ++state_.step;
   state_.offset += figures.count;
   TrainState::Sums& sums = state_.sums;
@@ -320,6 +321,7 @@ void Trainer::take_step(std::span<const int64_t> examples, Progress& progress) {
   sums.loss += figures.loss * weight;
   sums.task_loss += figures.task_loss * weight;
   sums.gradient_norm += figures.gradient_norm;
+  sums.seconds += seconds;
   add(sums.ksvd_loss, figures.ksvd_loss, weight);
   add(sums.correct, figures.correct, 1);
   if (state_.step % s_.config.train.log_every == 0) write_step(figures, lr, seconds);
@@ -353,12 +355,11 @@ void Trainer::finish_epoch() {
                           state_.best.at(split).metric.at(split));
     }
   }
-  s_.log.info(fmt::format("{}, {:.1f} s", line, epoch_seconds_));
+  s_.log.info(fmt::format("{}, {:.1f} s", line, state_.sums.seconds));
 
   state_.ksvd_loss.reset();
   add(state_.ksvd_loss, state_.sums.ksvd_loss, 1 / examples);
   state_.sums = {};
-  epoch_seconds_ = 0;
   ++state_.epoch;
   state_.offset = 0;
   if (best || state_.epoch % train.save_every == 0) save();
@@ -453,8 +454,8 @@ void Trainer::write_epoch() {
   line["grad_norm"] = sums.gradient_norm / static_cast<double>(sums.steps);
   if (sums.correct) line["accuracy"] = *sums.correct / examples;
   line["examples"] = sums.examples;
-  line["seconds"] = epoch_seconds_;
-  if (epoch_seconds_ > 0) line["samples_per_s"] = examples / epoch_seconds_;
+  line["seconds"] = sums.seconds;
+  if (sums.seconds > 0) line["samples_per_s"] = examples / sums.seconds;
   put_memory(line);
   metrics_.append(line.dump());
 }

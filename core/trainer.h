@@ -54,6 +54,7 @@ struct TrainState {
   struct Sums {
     int64_t steps = 0, examples = 0;
     double loss = 0, task_loss = 0, gradient_norm = 0;  // losses times examples
+    double seconds = 0;
     std::optional<double> ksvd_loss, correct;
   };
   /// The best value of a split and the values of all splits at that evaluation.
@@ -141,7 +142,6 @@ class Trainer {
   nlohmann::json facts_;
   std::optional<int64_t> saved_step_;
   std::chrono::steady_clock::time_point counted_ = std::chrono::steady_clock::now();
-  double epoch_seconds_ = 0;  // in updates, since this start
 };
 
 }  // namespace primal

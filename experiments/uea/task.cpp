@@ -98,18 +98,28 @@ void UeaConfig::fields(Fields& f) {
   f.section("ksvd", ksvd, "the KSVD loss of Primal-Attention layers");
 }
 
+std::vector<std::string_view> UeaConfig::recipe_kinds() const {
+  const std::string_view first = recipe == Recipe::primal ? "primal" : "canonical";
+  return {first, recipe == Recipe::canonical ? "canonical" : "primal"};
+}
+
+// A run must not be recorded as a recipe that it is not.
+void UeaConfig::check() const {
+  if (recipe == Recipe::none) return;
+  std::vector<std::string_view> kinds;
+  for (const LayerConfig& layer : model.encoder.layers) kinds.push_back(layer.attention->kind());
+  if (kinds == recipe_kinds()) return;
+  fail("recipe: its layers are {}, but model.layers lists {}; leave one of the two out",
+       fmt::join(recipe_kinds(), ", "), fmt::join(kinds, ", "));
+}
+
 void UeaConfig::apply_recipe() {
   const std::string wanted = std::to_string(static_cast<int>(recipe)) + data.name;
   if (recipe == Recipe::none || wanted == applied_) return;
   applied_ = wanted;
-  const auto layers = [&](std::initializer_list<const char*> kinds) {
-    model.encoder.layers.clear();
-    for (const char* kind : kinds) model.encoder.layers.emplace_back(kind);
-  };
-  if (recipe == Recipe::canonical) {
-    layers({"canonical", "canonical"});
-    return;
-  }
+  model.encoder.layers.clear();
+  for (const std::string_view kind : recipe_kinds()) model.encoder.layers.emplace_back(kind);
+  if (recipe == Recipe::canonical) return;
   const UeaRecipe* published = find_uea_recipe(data.name);
   if (published == nullptr) {
     std::vector<std::string_view> known;
@@ -121,9 +131,8 @@ void UeaConfig::apply_recipe() {
         data.name, near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
         fmt::join(known, ", "));
   }
-  const bool plus = recipe == Recipe::primal_plus;
-  const UeaRecipe::Ksvd& row = plus ? published->primal_plus : published->primal;
-  layers({plus ? "canonical" : "primal", "primal"});
+  const UeaRecipe::Ksvd& row =
+      recipe == Recipe::primal_plus ? published->primal_plus : published->primal;
   for (LayerConfig& layer : model.encoder.layers) {
     if (layer.attention->kind() != "primal") continue;
     read_config(ConfigSource::from_string(

@@ -16,6 +16,7 @@ class UeaConfig : public TaskConfig {
 
   std::string_view kind() const override { return "uea"; }
   void fields(Fields& f) override;
+  void check() const override;
   std::unique_ptr<Task> make(Backend& backend, const TaskSetup& setup) const override;
   std::vector<ForeignName> pytorch_names(const Task& task) const override;
 
@@ -26,6 +27,8 @@ class UeaConfig : public TaskConfig {
 
  private:
   void apply_recipe();
+  /// The attention kind of each layer of `recipe`.
+  std::vector<std::string_view> recipe_kinds() const;
 
   std::string applied_;  // recipe and data set whose values were filled in
 };

@@ -186,6 +186,16 @@ TEST_CASE("SIGINT, SIGTERM and SIGHUP finish the step, save, and end with 130, 1
     REQUIRE(written < work.metrics(run).size());
     REQUIRE(work.metrics(run) == work.metrics("whole"));
     REQUIRE(work.weights(run) == work.weights("whole"));
+    // An epoch's seconds are those of all its updates, also of those before the interruption.
+    std::ifstream file(work.path / run / "metrics.jsonl");
+    double seconds = 0;
+    for (std::string text; std::getline(file, text);) {
+      const json line = json::parse(text);
+      if (line.at("event") == "step") seconds += line.at("step_ms").get<double>() / 1e3;
+      if (line.at("event") != "epoch") continue;
+      REQUIRE(line.at("seconds").get<double>() == Approx(seconds));
+      seconds = 0;
+    }
   }
 }
 

@@ -11,7 +11,8 @@ TEST_CASE("docs/configuration.md holds the table of every key, as --describe-con
   RunConfig config = RunConfig::for_task("uea");
   const std::string page =
       read_text_file(std::string(PRIMAL_SOURCE_DIR) + "/docs/configuration.md");
-  CHECK(page.find(document_config(config)) != std::string::npos);
+  INFO("put what 'primal-train --describe-config uea' prints in place of the page's table");
+  CHECK((page.find(document_config(config)) != std::string::npos));
 }
 
 TEST_CASE("a printed configuration reads back the same") {

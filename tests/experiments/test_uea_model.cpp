@@ -169,6 +169,30 @@ TEST_CASE("a recipe for a data set that has none names those that have") {
   }
 }
 
+TEST_CASE("a recipe whose layers the configuration contradicts is refused") {
+  const std::string named = "data: {name: JapaneseVowels}\nmodel: {layers: [";
+  const auto read = [](const std::string& text, std::vector<std::string> overrides = {}) {
+    try {
+      UeaConfig config;
+      read_config(ConfigSource::from_string(text, "test.yaml", overrides), config);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const std::string plus =
+      named + "{attention: canonical}, {attention: {kind: primal, rank: 7}}]}\n";
+  CHECK(read(plus).empty());
+  CHECK(read(plus + "recipe: primal_plus").empty());  // another rank is a variation of it
+  CHECK(
+      read(plus, {"recipe=canonical"}) ==
+      "--set recipe=canonical: recipe: its layers are canonical, canonical, but model.layers lists "
+      "canonical, primal; leave one of the two out");
+  CHECK(read(plus + "recipe: primal").find("test.yaml") == 0);
+  CHECK(read(named + "{attention: canonical}]}\nrecipe: canonical").find("lists canonical;") !=
+        std::string::npos);
+}
+
 TEST_CASE("keys that a configuration gives win over its recipe") {
   UeaConfig config;
   read_config(ConfigSource::from_string(
