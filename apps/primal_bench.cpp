@@ -41,7 +41,7 @@ json sizes(const std::string& text) {
 int step(const Arguments& a) {
   if (!a.json.empty()) check_output_file(a.json);
   RunConfig config = load_run_config(ConfigSource::from_file(a.config, a.overrides));
-  Backend backend = make_backend(config.device, a.threads);
+  Backend backend = make_backend(config, a.threads);
   TaskSetup setup;
   setup.seed = static_cast<uint64_t>(config.seed);
   setup.splits = {"train"};

@@ -109,11 +109,14 @@ std::string plain(const json& value) {
 }
 
 void describe(Log& log, const Backend& backend, Task& task) {
+  const std::string_view products = backend.exec.precision == Precision::bf16   ? ", bf16 products"
+                                    : backend.exec.precision == Precision::tf32 ? ", tf32 products"
+                                                                                : "";
   if (backend.device == Device::cuda) {
-    log.info(fmt::format("device: cuda, {}, float32", backend.device_name));
+    log.info(fmt::format("device: cuda, {}, float32{}", backend.device_name, products));
   } else {
-    log.info(fmt::format("device: cpu, {} of {} usable cores, float32", backend.exec.threads,
-                         usable_cores()));
+    log.info(fmt::format("device: cpu, {} of {} usable cores, float32{}", backend.exec.threads,
+                         usable_cores(), products));
   }
   if (!has_openmp()) log.warn("this build has no OpenMP: one thread is used");
   int64_t parameters = 0;
@@ -189,7 +192,7 @@ int train(const Arguments& a) {
   }
   if (a.resume.empty() && !a.check) check_new_run(plan.directory, a.overwrite);
 
-  Backend backend = make_backend(config.device, a.threads);
+  Backend backend = make_backend(config, a.threads);
   TaskSetup setup;
   setup.seed = static_cast<uint64_t>(config.seed);
   if (plan.checkpoint) setup.state = &plan.checkpoint->state.at("task");

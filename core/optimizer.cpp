@@ -96,27 +96,18 @@ Optimizer::Optimizer(const OptimizerRule& rule, ParameterSet& parameters, Backen
       backend_(backend),
       first_(backend.empty({parameters.count()})),
       second_(backend.empty({parameters.count()})),
-      sum_(backend.empty({1})) {
+      clip_(backend.empty({2})) {
   backend.op->fill(backend.exec, first_.count(), 0.0F, first_.data());
   backend.op->fill(backend.exec, second_.count(), 0.0F, second_.data());
 }
 
-double Optimizer::gradient_norm() {
-  backend_.op->sum_squares(backend_.exec, parameters_.count(), parameters_.gradients().data(),
-                           sum_.data());
-  float sum = 0;
-  backend_.op->download(backend_.exec, 1, sum_.data(), &sum);
-  return std::sqrt(static_cast<double>(sum));
-}
-
-void Optimizer::update(double lr, double norm) {
-  AdamStep step = rule_.update(++steps_, lr);
-  // The small term is the published code's; it matters only in the last digits.
-  if (rule_.clip_norm > 0) {
-    step.gradient_scale = static_cast<float>(std::min(1.0, rule_.clip_norm / (norm + 1e-6)));
-  }
-  backend_.op->adam(backend_.exec, parameters_.count(), step, parameters_.gradients().data(),
-                    first_.data(), second_.data(), parameters_.values().data());
+void Optimizer::update(double lr) {
+  backend_.op->clip(backend_.exec, parameters_.count(), static_cast<float>(rule_.clip_norm),
+                    parameters_.gradients().data(), clip_.data());
+  const float* factor = clip_.data() + 1;
+  backend_.op->adam(backend_.exec, parameters_.count(), rule_.update(++steps_, lr), factor,
+                    parameters_.gradients().data(), first_.data(), second_.data(),
+                    parameters_.values().data());
 }
 
 void Optimizer::restore(int64_t steps, std::span<const float> first,

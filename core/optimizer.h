@@ -38,11 +38,11 @@ class Optimizer {
   /// All three must outlive the optimizer; the parameters are allocated already.
   Optimizer(const OptimizerRule& rule, ParameterSet& parameters, Backend& backend);
 
-  /// Euclidean norm of all gradients, before clipping.
-  double gradient_norm();
-  /// One update at learning rate `lr`; `norm` is gradient_norm(), by which gradients longer than
-  /// clip_norm are shortened to it.
-  void update(double lr, double norm);
+  /// One update at learning rate `lr`; gradients longer than clip_norm are shortened to it. All of
+  /// it stays on the device. When the gradient is not finite, no parameter or moment changes.
+  void update(double lr);
+  /// (1): Euclidean norm of all gradients at the last update, before clipping.
+  Tensor gradient_norm() const { return clip_.slice(0, {1}); }
 
   /// Updates done so far.
   int64_t steps() const { return steps_; }
@@ -60,7 +60,7 @@ class Optimizer {
   int64_t steps_ = 0;
   Tensor first_;
   Tensor second_;
-  Tensor sum_;  // (1)
+  Tensor clip_;  // (2): norm of the gradient, factor that shortens it
 };
 
 }  // namespace primal

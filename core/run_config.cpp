@@ -82,7 +82,7 @@ void TrainConfig::fields(Fields& f) {
   f.field("evaluate_every", evaluate_every, at_least(1),
           "score the evaluation splits every so many epochs, and at the end");
   f.field("log_every", log_every, at_least(1),
-          "write a line of step metrics every so many updates");
+          "write a line of step metrics, and wait for a GPU, every so many updates");
   f.field("save_every", save_every, at_least(1),
           "save a checkpoint every so many epochs, and at the end, at a new best and when stopped");
   f.field("keep_last", keep_last, at_least(1), "newest checkpoints to keep, besides the best");
@@ -112,8 +112,10 @@ void RunConfig::fields(Fields& f) {
       "device", device,
       {{"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"cuda", DeviceChoice::cuda}},
       "where to compute; auto takes the best that this build offers");
-  f.choice("precision", precision, {{"float32", Precision::float32}, {"bf16", Precision::bf16}},
-           "of activations and products");
+  f.choice("precision", precision,
+           {{"float32", Precision::float32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
+           "what matrix products round their operands to; all else is float32. tf32 is float32 on "
+           "the CPU");
   task->fields(f);
   f.variant<OptimizerRule>("optimizer", optimizer, optimizer_kinds(), "update rule");
   f.variant<Schedule>("schedule", schedule, schedule_kinds(), "learning rate over the run");
@@ -121,11 +123,6 @@ void RunConfig::fields(Fields& f) {
 }
 
 void RunConfig::check() const {
-  if (precision == Precision::bf16) {
-    fail(
-        "precision: bf16 needs a backend that computes in it, which this build does not have; use "
-        "float32");
-  }
   task->check();
 }
 
@@ -159,18 +156,23 @@ bool has_openmp() {
 #endif
 }
 
-Backend make_backend(DeviceChoice device, int threads) {
-  if (device == DeviceChoice::cuda ||
-      (device == DeviceChoice::automatic && cuda_obstacle().empty())) {
-    return cuda_backend();
-  }
-  return cpu_backend(has_openmp() ? threads : 1);
+Backend make_backend(const RunConfig& config, int threads) {
+  const bool cuda = config.device == DeviceChoice::cuda ||
+                    (config.device == DeviceChoice::automatic && cuda_obstacle().empty());
+  Backend backend = cuda ? cuda_backend() : cpu_backend(has_openmp() ? threads : 1);
+  backend.exec.precision = config.precision;
+  return backend;
+}
+
+std::string version() {
+  const std::string commit = PRIMAL_COMMIT;
+  return PRIMAL_VERSION + (commit.empty() ? "" : " (" + commit + ")");
 }
 
 nlohmann::json environment_facts(const Backend& backend) {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
-  return {{"version", PRIMAL_VERSION},
+  return {{"version", version()},
           {"compiler", fmt::format("{}", __VERSION__)},
 #ifdef NDEBUG
           {"assertions", false},

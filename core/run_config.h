@@ -12,7 +12,6 @@
 namespace primal {
 
 enum class DeviceChoice : uint8_t { automatic, cpu, cuda };
-enum class Precision : uint8_t { float32, bf16 };
 
 struct EarlyStopping {
   int64_t patience = 0;
@@ -62,8 +61,12 @@ std::vector<std::string> known_config_keys();
 /// Whether kernels can use more than one thread.
 bool has_openmp();
 
-/// The backend that the configuration asks for. Throws Error when this build has none.
-Backend make_backend(DeviceChoice device, int threads);
+/// The backend that the configuration asks for, computing in its precision. Throws Error when this
+/// build has none.
+Backend make_backend(const RunConfig& config, int threads);
+
+/// "0.1.0 (1a2b3c4d5e6f)": the version and, for a build from a clone, its commit.
+std::string version();
 
 /// Facts of the build and the machine, for the record of a run: version, compiler, processor,
 /// threads.

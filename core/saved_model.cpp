@@ -22,7 +22,7 @@ std::unique_ptr<SavedModel> load_model(const std::filesystem::path& path,
         "(normalisation, classes)",
         model->directory.string());
   }
-  model->backend = make_backend(model->config.device, threads);
+  model->backend = make_backend(model->config, threads);
   TaskSetup setup;
   setup.seed = static_cast<uint64_t>(model->config.seed);
   setup.state = &checkpoint.state.at("task");

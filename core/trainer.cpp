@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -21,12 +22,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double read_scalar(const Backend& backend, const Tensor& tensor) {
-  float value = 0;
-  backend.op->download(backend.exec, 1, tensor.data(), &value);
-  return value;
 }
 
 /// Host access to a flat buffer: the buffer itself where the host can read it, else a copy.
@@ -79,32 +74,57 @@ std::vector<int64_t> epoch_order(uint64_t seed, int64_t epoch, int64_t size) {
   return order;
 }
 
-StepFigures train_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
-                       int64_t step, double lr, std::span<const int64_t> examples) {
+PendingFigures start_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
+                          int64_t step, double lr, std::span<const int64_t> examples) {
   Tape tape(backend);
   Context ctx(backend, task.parameters(), tape, Rng(seed, static_cast<uint64_t>(step)));
   const BatchLoss loss = task.train_loss(ctx, examples);
-  StepFigures figures;
-  figures.count = loss.count;
-  figures.loss = read_scalar(backend, loss.total.value);
-  figures.task_loss = read_scalar(backend, loss.task_loss);
-  if (loss.ksvd_loss.defined()) figures.ksvd_loss = read_scalar(backend, loss.ksvd_loss);
-  if (loss.correct.defined()) figures.correct = read_scalar(backend, loss.correct);
+  tape.backward(loss.total);
+  optimizer.update(lr);
+  PendingFigures pending{.step = step,
+                         .lr = lr,
+                         .count = loss.count,
+                         .has_ksvd = loss.ksvd_loss.defined(),
+                         .has_correct = loss.correct.defined(),
+                         .values = backend.empty({5})};
+  float* to = pending.values.data();
+  for (const Tensor& figure : {loss.total.value, loss.task_loss, optimizer.gradient_norm(),
+                               loss.ksvd_loss, loss.correct}) {
+    if (figure.defined()) backend.op->copy(backend.exec, 1, figure.data(), to);
+    ++to;
+  }
+  return pending;
+}
+
+StepFigures read_figures(const Backend& backend, const PendingFigures& pending) {
+  std::array<float, 5> values{};
+  backend.op->download(backend.exec, 5, pending.values.data(), values.data());
+  StepFigures figures{.loss = values[0],
+                      .task_loss = values[1],
+                      .ksvd_loss = {},
+                      .correct = {},
+                      .count = pending.count,
+                      .gradient_norm = values[2]};
+  if (pending.has_ksvd) figures.ksvd_loss = values[3];
+  if (pending.has_correct) figures.correct = values[4];
   // Without the sign bit of a NaN, which would be printed.
   const auto shown = [](double value) { return std::isnan(value) ? std::fabs(value) : value; };
   const auto refuse = [&](std::string_view what, double value) {
     fail(
         "train: step {}: the {} is {} (task loss {}{}, lr {}); a lower optimizer.lr or a clip_norm "
         "may help",
-        step + 1, what, shown(value), shown(figures.task_loss),
-        figures.ksvd_loss ? fmt::format(", KSVD loss {}", shown(*figures.ksvd_loss)) : "", lr);
+        pending.step + 1, what, shown(value), shown(figures.task_loss),
+        figures.ksvd_loss ? fmt::format(", KSVD loss {}", shown(*figures.ksvd_loss)) : "",
+        pending.lr);
   };
   if (!std::isfinite(figures.loss)) refuse("loss", figures.loss);
-  tape.backward(loss.total);
-  figures.gradient_norm = optimizer.gradient_norm();
   if (!std::isfinite(figures.gradient_norm)) refuse("gradient norm", figures.gradient_norm);
-  optimizer.update(lr, figures.gradient_norm);
   return figures;
+}
+
+StepFigures train_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
+                       int64_t step, double lr, std::span<const int64_t> examples) {
+  return read_figures(backend, start_step(backend, task, optimizer, seed, step, lr, examples));
 }
 
 void to_json(json& out, const TrainState& s) {
@@ -306,31 +326,45 @@ void Trainer::run_epoch(Progress& progress) {
 }
 
 void Trainer::take_step(std::span<const int64_t> examples, Progress& progress) {
-  const double lr = rate(state_.step);
-  const auto start = Clock::now();
-  const StepFigures figures =
-      train_step(s_.backend, s_.task, optimizer_, static_cast<uint64_t>(s_.config.seed),
-                 state_.step, lr, examples);
-  const double seconds = seconds_since(start);
+  if (pending_.empty()) pending_since_ = Clock::now();
+  pending_.push_back(start_step(s_.backend, s_.task, optimizer_,
+                                static_cast<uint64_t>(s_.config.seed), state_.step,
+                                rate(state_.step), examples));
   ++state_.step;
-  state_.offset += figures.count;
+  state_.offset += pending_.back().count;
+  if (state_.step % s_.config.train.log_every == 0) read_pending();
+  const TrainState::Sums& sums = state_.sums;
+  progress.step(state_.step,
+                fmt::format("epoch {}/{}, loss {:.4f}", current_epoch(), s_.config.train.epochs,
+                            sums.loss / static_cast<double>(std::max<int64_t>(1, sums.examples))));
+}
+
+void Trainer::read_pending() {
   TrainState::Sums& sums = state_.sums;
-  const auto weight = static_cast<double>(figures.count);
-  ++sums.steps;
-  sums.examples += figures.count;
-  sums.loss += figures.loss * weight;
-  sums.task_loss += figures.task_loss * weight;
-  sums.gradient_norm += figures.gradient_norm;
+  std::vector<StepFigures> all;
+  for (const PendingFigures& pending : pending_) all.push_back(read_figures(s_.backend, pending));
+  const double seconds = pending_.empty() ? 0.0 : seconds_since(pending_since_);
   sums.seconds += seconds;
-  add(sums.ksvd_loss, figures.ksvd_loss, weight);
-  add(sums.correct, figures.correct, 1);
-  if (state_.step % s_.config.train.log_every == 0) write_step(figures, lr, seconds);
-  progress.step(state_.step, fmt::format("epoch {}/{}, loss {:.4f}", current_epoch(),
-                                         s_.config.train.epochs, figures.loss));
+  for (size_t i = 0; i < all.size(); ++i) {
+    const StepFigures& figures = all[i];
+    const auto weight = static_cast<double>(figures.count);
+    ++sums.steps;
+    sums.examples += figures.count;
+    sums.loss += figures.loss * weight;
+    sums.task_loss += figures.task_loss * weight;
+    sums.gradient_norm += figures.gradient_norm;
+    add(sums.ksvd_loss, figures.ksvd_loss, weight);
+    add(sums.correct, figures.correct, 1);
+    if ((pending_[i].step + 1) % s_.config.train.log_every == 0) {
+      write_step(pending_[i], figures, seconds / static_cast<double>(all.size()));
+    }
+  }
+  pending_.clear();
 }
 
 void Trainer::finish_epoch() {
   const TrainConfig& train = s_.config.train;
+  read_pending();
   const uint64_t before = metrics_.size();
   write_epoch();
   bool best = false;
@@ -422,15 +456,17 @@ void Trainer::put_memory(ordered_json& line) const {
   line["memory_process"] = process_memory().resident;
 }
 
-void Trainer::write_step(const StepFigures& figures, double lr, double seconds) {
+void Trainer::write_step(const PendingFigures& step, const StepFigures& figures, double seconds) {
   ordered_json line{{"event", "step"},
-                    {"step", state_.step},
+                    {"step", step.step + 1},
                     {"epoch", current_epoch()},
                     {"loss", figures.loss},
                     {"task_loss", figures.task_loss}};
-  if (figures.ksvd_loss) line["ksvd_loss"] = *figures.ksvd_loss;
-  if (facts_.contains("ksvd_weight")) line["ksvd_weight"] = facts_["ksvd_weight"];
-  line["lr"] = lr;
+  if (figures.ksvd_loss) {
+    line["ksvd_loss"] = *figures.ksvd_loss;
+    if (facts_.contains("ksvd_weight")) line["ksvd_weight"] = facts_["ksvd_weight"];
+  }
+  line["lr"] = step.lr;
   line["grad_norm"] = figures.gradient_norm;
   const auto count = static_cast<double>(figures.count);
   if (figures.correct) line["accuracy"] = *figures.correct / count;
@@ -496,6 +532,7 @@ void Trainer::count_time() {
 }
 
 void Trainer::save() {
+  read_pending();
   count_time();
   metrics_.sync();
   const ParameterSet& parameters = s_.task.parameters();

@@ -43,8 +43,23 @@ struct StepFigures {
   double gradient_norm = 0;  ///< before clipping
 };
 
-/// One training update, number `step` (0, 1, ...): forward, backward, clip, update. Throws Error
-/// and leaves the parameters as they were when the loss or the gradient is not finite.
+/// The figures of an update that the device may still be working on.
+struct PendingFigures {
+  int64_t step = 0;  ///< 0, 1, ...
+  double lr = 0;
+  int64_t count = 0;
+  bool has_ksvd = false, has_correct = false;
+  Tensor values;  ///< (5): loss, task loss, gradient norm, KSVD loss, correct
+};
+
+/// One training update, number `step` (0, 1, ...): forward, backward, clip, update. Does not wait
+/// for the device. A gradient that is not finite changes no parameter.
+PendingFigures start_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
+                          int64_t step, double lr, std::span<const int64_t> examples);
+/// Waits for the figures. Error when the loss or the gradient is not finite.
+StepFigures read_figures(const Backend& backend, const PendingFigures& pending);
+
+/// Both in one.
 StepFigures train_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
                        int64_t step, double lr, std::span<const int64_t> examples);
 
@@ -119,11 +134,14 @@ class Trainer {
 
   void run_epoch(Progress& progress);
   void take_step(std::span<const int64_t> examples, Progress& progress);
+  /// Reads the figures of the updates since the last time: the one place that waits for the device
+  /// between evaluations.
+  void read_pending();
   void finish_epoch();
   /// Scores every split and notes what is best; returns whether the deciding split is at its best.
   /// An interruption takes back what it wrote.
   bool evaluate();
-  void write_step(const StepFigures& figures, double lr, double seconds);
+  void write_step(const PendingFigures& step, const StepFigures& figures, double seconds);
   void write_epoch();
   void put_memory(nlohmann::ordered_json& line) const;
   nlohmann::ordered_json result(const std::string& stopped_by);
@@ -141,6 +159,8 @@ class Trainer {
   std::vector<std::string> splits_;
   nlohmann::json facts_;
   std::optional<int64_t> saved_step_;
+  std::vector<PendingFigures> pending_;
+  std::chrono::steady_clock::time_point pending_since_;
   std::chrono::steady_clock::time_point counted_ = std::chrono::steady_clock::now();
 };
 

@@ -1,6 +1,13 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+
+#ifdef __CUDACC__
+#define PRIMAL_HOST_DEVICE __host__ __device__
+#else
+#define PRIMAL_HOST_DEVICE
+#endif
 
 namespace primal {
 
@@ -101,11 +108,10 @@ struct KsvdGradients {
 };
 
 /// One step of the Adam family:
-///   g = gradient_scale * gradient + l2 * value;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 -
+///   g = factor * gradient + l2 * value;  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 -
 ///   beta2) g^2 value = decay * value - step_size * (adaptive ? m / (second_scale * sqrt(v) + eps)
 ///   : m)
 struct AdamStep {
-  float gradient_scale = 1;
   float l2 = 0;
   float beta1 = 0;
   float beta2 = 0;
@@ -115,5 +121,13 @@ struct AdamStep {
   float second_scale = 1;
   bool adaptive = true;
 };
+
+/// What shortens numbers whose squares add up to `squares` to `max_norm`; see kernel `clip`.
+PRIMAL_HOST_DEVICE inline float clip_factor(double squares, float max_norm) {
+  if (!std::isfinite(squares)) return NAN;
+  // The small term is the published code's; it matters only in the last digits.
+  const double factor = max_norm / (std::sqrt(squares) + 1e-6);
+  return max_norm > 0 && factor < 1 ? static_cast<float>(factor) : 1.0F;
+}
 
 }  // namespace primal

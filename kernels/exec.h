@@ -59,11 +59,20 @@ class ProductMeter {
 /// offers.
 enum class ProductKind { automatic, blas, amx };
 
+/// What products round their operands to. They add in float32; all other arithmetic, and every
+/// tensor, is float32.
+enum class Precision : uint8_t {
+  float32,
+  tf32,  ///< 10 bits and sign, on GPUs that have it; elsewhere float32
+  bf16,  ///< 7 bits and sign
+};
+
 /// How a kernel runs. Every result is the same bits for any number of threads.
 struct Exec {
   int threads = 1;
   ProductMeter* meter = nullptr;
   ProductKind product = ProductKind::automatic;
+  Precision precision = Precision::float32;
   cuda::Stream* stream = nullptr;  ///< of a CUDA backend, else null
 };
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/dropout.h"
@@ -182,15 +183,17 @@ void mask_positions(const Exec& exec, int64_t batch, int64_t length, int64_t wid
   });
 }
 
-void adam(const Exec& exec, int64_t n, const AdamStep& s, const float* gradient, float* first,
-          float* second, float* value) {
+void adam(const Exec& exec, int64_t n, const AdamStep& s, const float* factor,
+          const float* gradient, float* first, float* second, float* value) {
+  const float scale = *factor;
+  if (std::isnan(scale)) return;
   chunked(exec, n, [=, &s](int64_t begin, int64_t end) {
     const AdamStep step = s;
     const float rest1 = 1 - step.beta1;
     const float rest2 = 1 - step.beta2;
 #pragma omp simd
     for (int64_t i = begin; i < end; ++i) {
-      const float g = step.gradient_scale * gradient[i] + step.l2 * value[i];
+      const float g = scale * gradient[i] + step.l2 * value[i];
       const float m = step.beta1 * first[i] + rest1 * g;
       const float v = step.beta2 * second[i] + rest2 * g * g;
       first[i] = m;

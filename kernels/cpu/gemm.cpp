@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/bf16.h"
 #include "kernels/cpu/gemm_amx.h"
 
 #ifdef PRIMAL_BLAS
@@ -149,10 +150,32 @@ bool use_amx(const Exec& exec, const GemmArgs& g) {
          g.k >= kAmxLeast && amx_available();
 }
 
+/// The operand's elements (rows, columns), rounded to bfloat16, in memory of its own.
+std::vector<float> rounded(const float* x, int64_t rows, int64_t columns, int64_t stride) {
+  std::vector<float> out(static_cast<std::size_t>(rows * columns));
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* from = x + i * stride;
+    float* to = out.data() + i * columns;
+#pragma omp simd
+    for (int64_t j = 0; j < columns; ++j) to[j] = round_to_bf16(from[j]);
+  }
+  return out;
+}
+
 void product_on_this_thread(const Exec& exec, const GemmArgs& args) {
   GemmArgs g = args;
+  const bool bf16 = exec.precision == Precision::bf16;
   if (g.k == 0 || g.alpha == 0) return scale(g);
-  if (use_amx(exec, g)) return gemm_amx(g);
+  if (use_amx(exec, g)) return bf16 ? gemm_amx_bf16(g) : gemm_amx(g);
+  std::vector<float> a, b;
+  if (bf16) {
+    a = g.trans_a ? rounded(g.a, g.k, g.m, g.lda) : rounded(g.a, g.m, g.k, g.lda);
+    b = g.trans_b ? rounded(g.b, g.n, g.k, g.ldb) : rounded(g.b, g.k, g.n, g.ldb);
+    g.a = a.data();
+    g.b = b.data();
+    g.lda = g.trans_a ? g.m : g.k;
+    g.ldb = g.trans_b ? g.k : g.n;
+  }
   if (g.bias) {
     scale(g);
     g.beta = 1;

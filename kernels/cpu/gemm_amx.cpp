@@ -5,7 +5,7 @@
 // rounding of what the terms before it leave. Of the nine products of (a1 + a2 + a3)(b1 + b2 + b3),
 // those of relative size 2^-24 and less (a2 b3, a3 b2, a3 b3) are dropped, which leaves six and the
 // accuracy of single precision. Both operands are packed, block by block, into panels of such
-// terms.
+// terms. With a single term this is the product of operands rounded to bfloat16.
 //
 // Differences to IEEE arithmetic: terms below 2^-126 count as zero, so operands lose relative
 // accuracy below 2^-102; a product with an infinity, or with a value above (2 - 2^-8) 2^127, gives
@@ -42,9 +42,10 @@ namespace {
 constexpr int64_t kTile = 16;          // rows and columns of an accumulator tile
 constexpr int64_t kDepth = 32;         // inner dimension of a tile product
 constexpr int64_t kPanel = 2 * kTile;  // rows of A, columns of B in a packed panel
-constexpr int64_t kTerms = 3;          // bfloat16 terms of a float
 constexpr int64_t kTileBytes = 1024;   // 16 rows of 64 bytes
-constexpr int64_t kStepBytes = kTerms * 2 * kTileBytes;  // kDepth of a panel: [term][half] tiles
+// kDepth of a panel: [term][half] tiles.
+template <int kTerms>
+constexpr int64_t kStepBytes = kTerms * 2 * kTileBytes;
 // A packed block of B fills about half of a second-level cache of 2 MiB; blocks of A pass by it.
 constexpr int64_t kBlockRows = 128, kBlockColumns = 512, kBlockDepth = 384;
 
@@ -127,6 +128,15 @@ PRIMAL_AMX inline Square transposed(Square x, float* room) {
   return {room, kTile};
 }
 
+/// The nearest bfloat16 of each value, ties to even, as a float; see round_to_bf16().
+PRIMAL_AMX inline __m512i nearest(__m512i x) {
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(x, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan =
+      _mm512_cmp_ps_mask(_mm512_castsi512_ps(x), _mm512_castsi512_ps(x), _CMP_UNORD_Q);
+  return _mm512_mask_or_epi32(rounded, nan, x, _mm512_set1_epi32(0x00400000));
+}
+
 /// The next bfloat16 term of each value, as a float, rounded half away from zero.
 PRIMAL_AMX inline __m512i term(__m512i x) {
   return _mm512_and_si512(_mm512_add_epi32(x, _mm512_set1_epi32(0x8000)),
@@ -140,6 +150,7 @@ PRIMAL_AMX inline __m512i subtract(__m512i x, __m512i y) {
 /// One tile of each term. The unit multiplies pairs of adjacent bfloat16; as any order along the
 /// inner dimension will do, element p is paired with element p + 16, so that a pair needs no
 /// shuffle.
+template <int kTerms>
 PRIMAL_AMX void pack_tile(const Operand& x, int64_t line, int64_t k, std::byte* out) {
   alignas(64) float low_room[2][kTile * kTile], high_room[2][kTile * kTile];
   const int64_t lines = x.lines - line, depth = x.depth - k;
@@ -161,6 +172,10 @@ PRIMAL_AMX void pack_tile(const Operand& x, int64_t line, int64_t k, std::byte* 
   for (int64_t r = 0; r < kTile; ++r) {
     __m512i a = _mm512_loadu_si512(low.data + r * low.stride);
     __m512i b = _mm512_loadu_si512(high.data + r * high.stride);
+    if constexpr (kTerms == 1) {
+      a = nearest(a);
+      b = nearest(b);
+    }
     for (int64_t t = 0; t < kTerms; ++t) {
       // What is left for the last term has no more than its bits.
       const __m512i a_term = t + 1 < kTerms ? term(a) : a, b_term = t + 1 < kTerms ? term(b) : b;
@@ -175,11 +190,12 @@ PRIMAL_AMX void pack_tile(const Operand& x, int64_t line, int64_t k, std::byte* 
 
 /// Packs lines [first, last), panel behind panel, along the whole depth of x. Goes along the memory
 /// order of x.
+template <int kTerms>
 PRIMAL_AMX void pack_panels(const Operand& x, int64_t first, int64_t last, std::byte* out) {
   const int64_t tiles = ceil_div(last - first, kTile), steps = ceil_div(x.depth, kDepth);
   const auto pack = [&](int64_t tile, int64_t step) {
-    const int64_t place = (tile / 2 * steps + step) * kStepBytes + tile % 2 * kTileBytes;
-    pack_tile(x, first + tile * kTile, step * kDepth, out + place);
+    const int64_t place = (tile / 2 * steps + step) * kStepBytes<kTerms> + tile % 2 * kTileBytes;
+    pack_tile<kTerms>(x, first + tile * kTile, step * kDepth, out + place);
   };
   if (x.lines_contiguous) {
     for (int64_t s = 0; s < steps; ++s) {
@@ -214,13 +230,19 @@ PRIMAL_AMX inline void load_b(const std::byte* step, int t) {
 }
 
 /// out (kRows 16, kColumns 16), with rows of kPanel floats, = the product of two panels.
-template <int kRows, int kColumns>
+template <int kTerms, int kRows, int kColumns>
 PRIMAL_AMX void multiply_panels(const std::byte* a, const std::byte* b, int64_t steps, float* out) {
   _tile_zero(0);
   if constexpr (kColumns == 2) _tile_zero(1);
   if constexpr (kRows == 2) _tile_zero(2);
   if constexpr (kRows == 2 && kColumns == 2) _tile_zero(3);
-  for (int64_t s = 0; s < steps; ++s, a += kStepBytes, b += kStepBytes) {
+  for (int64_t s = 0; s < steps; ++s, a += kStepBytes<kTerms>, b += kStepBytes<kTerms>) {
+    if constexpr (kTerms == 1) {
+      load_a<kRows>(a, 0);
+      load_b<kColumns>(b, 0);
+      multiply<kRows, kColumns>();
+      continue;
+    }
     // Each pair of terms differs from the one before in one operand, but for the last.
     load_a<kRows>(a, 2);
     load_b<kColumns>(b, 0);
@@ -279,12 +301,13 @@ struct alignas(64) TileLayout {
 constexpr TileLayout kTileLayout;
 
 /// Adds the product of one panel of A and all panels of B to the rows of C at g.c.
+template <int kTerms>
 PRIMAL_AMX void multiply_panel(const GemmArgs& g, const std::byte* a, const std::byte* b) {
   alignas(64) float sum[kPanel * kPanel];
   const int64_t steps = ceil_div(g.k, kDepth);
   // The compiler does not see the tile loads read the packed panels.
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  for (int64_t j = 0; j < g.n; j += kPanel, b += steps * kStepBytes) {
+  for (int64_t j = 0; j < g.n; j += kPanel, b += steps * kStepBytes<kTerms>) {
     const int64_t columns = std::min(kPanel, g.n - j);
     float* const c = g.c + j;
     for (int64_t i = 0; i < g.m; ++i) {
@@ -292,13 +315,13 @@ PRIMAL_AMX void multiply_panel(const GemmArgs& g, const std::byte* a, const std:
       _mm_prefetch(reinterpret_cast<const char*>(c + i * g.ldc + columns - 1), _MM_HINT_T0);
     }
     if (g.m > kTile && columns > kTile) {
-      multiply_panels<2, 2>(a, b, steps, sum);
+      multiply_panels<kTerms, 2, 2>(a, b, steps, sum);
     } else if (g.m > kTile) {
-      multiply_panels<2, 1>(a, b, steps, sum);
+      multiply_panels<kTerms, 2, 1>(a, b, steps, sum);
     } else if (columns > kTile) {
-      multiply_panels<1, 2>(a, b, steps, sum);
+      multiply_panels<kTerms, 1, 2>(a, b, steps, sum);
     } else {
-      multiply_panels<1, 1>(a, b, steps, sum);
+      multiply_panels<kTerms, 1, 1>(a, b, steps, sum);
     }
     update(sum, g.m, columns, g.alpha, g.beta, g.bias ? g.bias + j : nullptr, c, g.ldc);
   }
@@ -326,10 +349,13 @@ bool amx_available() {
   return available;
 }
 
-PRIMAL_AMX void gemm_amx(const GemmArgs& g) {
+namespace {
+
+template <int kTerms>
+PRIMAL_AMX void product(const GemmArgs& g) {
   // Equal blocks along k, of whole tiles.
   const int64_t depth = ceil_div(ceil_div(g.k, ceil_div(g.k, kBlockDepth)), kDepth) * kDepth;
-  const int64_t panel_bytes = depth / kDepth * kStepBytes;
+  const int64_t panel_bytes = depth / kDepth * kStepBytes<kTerms>;
   const int64_t a_panels = ceil_div(std::min(g.m, kBlockRows), kPanel);
   const int64_t b_panels = ceil_div(std::min(g.n, kBlockColumns), kPanel);
   std::byte* const a_packed = scratch((a_panels + b_panels) * panel_bytes);
@@ -344,22 +370,32 @@ PRIMAL_AMX void gemm_amx(const GemmArgs& g) {
       block.bias = g.bias && k == 0 ? g.bias + j : nullptr;
       const float* const b_block = g.b + (g.trans_b ? j * g.ldb + k : k * g.ldb + j);
       const Operand b{b_block, g.ldb, block.n, block.k, !g.trans_b, g.trans_b};
-      pack_panels(b, 0, block.n, b_packed);
+      pack_panels<kTerms>(b, 0, block.n, b_packed);
       const Operand a{g.a + (g.trans_a ? k * g.lda : k), g.lda, g.m, block.k, g.trans_a, g.trans_a};
       for (int64_t first = 0; first < g.m; first += kBlockRows) {
         const int64_t last = std::min(first + kBlockRows, g.m);
-        pack_panels(a, first, last, a_packed);
+        pack_panels<kTerms>(a, first, last, a_packed);
         const std::byte* panel = a_packed;
         for (int64_t i = first; i < last; i += kPanel) {
           block.m = std::min(kPanel, last - i);
           block.c = g.c + i * g.ldc + j;
-          multiply_panel(block, panel, b_packed);
-          panel += ceil_div(block.k, kDepth) * kStepBytes;
+          multiply_panel<kTerms>(block, panel, b_packed);
+          panel += ceil_div(block.k, kDepth) * kStepBytes<kTerms>;
         }
       }
     }
   }
   _tile_release();
+}
+
+}  // namespace
+
+void gemm_amx(const GemmArgs& g) {
+  product<3>(g);
+}
+
+void gemm_amx_bf16(const GemmArgs& g) {
+  product<1>(g);
 }
 
 }  // namespace primal::cpu
@@ -374,6 +410,10 @@ bool amx_available() {
 
 void gemm_amx(const GemmArgs&) {
   fail("[gemm] this build has no code for AMX");
+}
+
+void gemm_amx_bf16(const GemmArgs& g) {
+  gemm_amx(g);
 }
 
 }  // namespace primal::cpu

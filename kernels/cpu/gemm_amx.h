@@ -8,4 +8,7 @@ namespace primal::cpu {
 /// Needs amx_available(). See gemm_amx.cpp for its accuracy.
 void gemm_amx(const GemmArgs& args);
 
+/// The same with operands rounded to bfloat16, six times less work.
+void gemm_amx_bf16(const GemmArgs& args);
+
 }  // namespace primal::cpu

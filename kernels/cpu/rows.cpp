@@ -156,7 +156,7 @@ void l2_normalize_backward(const Exec& exec, int64_t rows, int64_t width, float 
   });
 }
 
-void sum_squares(const Exec& exec, int64_t n, const float* x, float* out) {
+void clip(const Exec& exec, int64_t n, float max_norm, const float* x, float* out) {
   constexpr int64_t kChunk = 16384;
   const int64_t chunks = (n + kChunk - 1) / kChunk;
   std::vector<double> partial(chunks);
@@ -169,7 +169,8 @@ void sum_squares(const Exec& exec, int64_t n, const float* x, float* out) {
   });
   double total = 0;
   for (const double sum : partial) total += sum;
-  *out = static_cast<float>(total);
+  out[0] = static_cast<float>(std::sqrt(total));
+  out[1] = clip_factor(total, max_norm);
 }
 
 }  // namespace primal::cpu

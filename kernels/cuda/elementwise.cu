@@ -93,12 +93,15 @@ struct MaskPositions {
 
 struct Adam {
   AdamStep step;
+  const float* factor;
   const float* gradient;
   float* first;
   float* second;
   float* value;
   __device__ void operator()(int64_t i) const {
-    const float g = step.gradient_scale * gradient[i] + step.l2 * value[i];
+    const float scale = *factor;
+    if (scale != scale) return;  // NaN
+    const float g = scale * gradient[i] + step.l2 * value[i];
     const float m = step.beta1 * first[i] + (1 - step.beta1) * g;
     const float v = step.beta2 * second[i] + (1 - step.beta2) * g * g;
     first[i] = m;
@@ -163,9 +166,9 @@ void mask_positions(const Exec& exec, int64_t batch, int64_t length, int64_t wid
   each(exec, batch * length * width, MaskPositions{length, width, lengths, x, out, accumulate});
 }
 
-void adam(const Exec& exec, int64_t n, const AdamStep& step, const float* gradient, float* first,
-          float* second, float* value) {
-  each(exec, n, Adam{step, gradient, first, second, value});
+void adam(const Exec& exec, int64_t n, const AdamStep& step, const float* factor,
+          const float* gradient, float* first, float* second, float* value) {
+  each(exec, n, Adam{step, factor, gradient, first, second, value});
 }
 
 }  // namespace primal::PRIMAL_DEVICE

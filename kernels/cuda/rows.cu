@@ -187,7 +187,7 @@ void column_sums(const Exec& exec, int64_t rows, int64_t columns, const Terms& t
   }
 }
 
-// ---- sum of squares
+// ---- norm of all gradients
 
 constexpr int64_t kSquares = 16384;  // elements a block sums
 
@@ -201,9 +201,11 @@ __global__ void square_sums_kernel(int64_t n, const float* x, double* partial) {
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-__global__ void total_kernel(int64_t n, const double* partial, float* out) {
+__global__ void clip_kernel(int64_t n, float max_norm, const double* partial, float* out) {
   const double sum = block_total(n, [&](int64_t i) { return partial[i]; });
-  if (threadIdx.x == 0) *out = static_cast<float>(sum);
+  if (threadIdx.x > 0) return;
+  out[0] = static_cast<float>(sqrt(sum));
+  out[1] = clip_factor(sum, max_norm);
 }
 
 }  // namespace
@@ -241,12 +243,12 @@ void l2_normalize_backward(const Exec& exec, int64_t rows, int64_t width, float 
                                          accumulate);
 }
 
-void sum_squares(const Exec& exec, int64_t n, const float* x, float* out) {
+void clip(const Exec& exec, int64_t n, float max_norm, const float* x, float* out) {
   const int64_t chunks = (n + kSquares - 1) / kSquares;
   const Scratch<double> partial(exec, chunks);
   launch<square_sums_kernel>(exec, static_cast<unsigned>(chunks), kThreads, kTotalBytes, n, x,
                              partial.data());
-  launch<total_kernel>(exec, 1, kThreads, kTotalBytes, chunks, partial.data(), out);
+  launch<clip_kernel>(exec, 1, kThreads, kTotalBytes, chunks, max_norm, partial.data(), out);
 }
 
 }  // namespace primal::PRIMAL_DEVICE

@@ -103,7 +103,6 @@ struct Session final : Stream {
     handle = queue;
     PRIMAL_CHECK(cublasCreate(&blas));
     PRIMAL_CHECK(cublasSetStream(blas, queue));
-    PRIMAL_CHECK(cublasSetMathMode(blas, CUBLAS_PEDANTIC_MATH));  // float32 throughout, no TF32
     PRIMAL_CHECK(cublasLtCreate(&biased));
   }
   Session(const Session&) = delete;
@@ -123,6 +122,19 @@ cublasOperation_t operation(bool transposed) {
   return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+/// How cuBLAS computes a product of float32 operands into float32.
+cublasComputeType_t compute_type(const Exec& exec) {
+  switch (exec.precision) {
+    case Precision::tf32:
+      return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case Precision::bf16:
+      return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case Precision::float32:
+      break;
+  }
+  return CUBLAS_COMPUTE_32F_PEDANTIC;
+}
+
 /// `count` products whose operands lie `a`, `b` and `c` elements apart.
 struct Repeat {
   int64_t count = 1, a = 0, b = 0, c = 0;
@@ -131,17 +143,18 @@ struct Repeat {
 // Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the operands change places.
 
 void multiply(const Exec& exec, const GemmArgs& g, const Repeat& r) {
-  PRIMAL_CHECK(cublasSgemmStridedBatched_64(
+  PRIMAL_CHECK(cublasGemmStridedBatchedEx_64(
       session_of(exec).blas, operation(g.trans_b), operation(g.trans_a), g.n, g.m, g.k, &g.alpha,
-      g.b, g.ldb, r.b, g.a, g.lda, r.a, &g.beta, g.c, g.ldc, r.c, r.count));
+      g.b, CUDA_R_32F, g.ldb, r.b, g.a, CUDA_R_32F, g.lda, r.a, &g.beta, g.c, CUDA_R_32F, g.ldc,
+      r.c, r.count, compute_type(exec), CUBLAS_GEMM_DEFAULT));
 }
 
 /// cublasLt's descriptors of products with a bias, which it adds while the product is still in
 /// registers.
 class BiasedProduct {
  public:
-  BiasedProduct(const GemmArgs& g, const Repeat& r) {
-    PRIMAL_CHECK(cublasLtMatmulDescCreate(&product_, CUBLAS_COMPUTE_32F_PEDANTIC, CUDA_R_32F));
+  BiasedProduct(const Exec& exec, const GemmArgs& g, const Repeat& r) {
+    PRIMAL_CHECK(cublasLtMatmulDescCreate(&product_, compute_type(exec), CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, operation(g.trans_b));
     set(CUBLASLT_MATMUL_DESC_TRANSB, operation(g.trans_a));
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
@@ -189,7 +202,7 @@ void product(const Exec& exec, const GemmArgs& g, const Repeat& r) {
   if (g.bias == nullptr) {
     multiply(exec, g, r);
   } else {
-    BiasedProduct(g, r).run(exec, g);
+    BiasedProduct(exec, g, r).run(exec, g);
   }
 }
 

@@ -311,18 +311,42 @@ TEST_CASE("a loss that is not finite stops the run, names the step and keeps the
   REQUIRE_FALSE(fs::exists(folder.path / "result.json"));
 }
 
-TEST_CASE("a gradient that is not finite is refused before it reaches the parameters") {
+TEST_CASE("a step whose loss is not finite is an error and changes no parameter") {
   TemporaryFolder folder("trainer");
   Run run(folder.path);
   Optimizer optimizer(*run.config.optimizer, run.task.parameters(), run.backend);
   const std::vector<int64_t> examples{0, 1};
-  // A bias so large that the loss is finite and the gradient's square is not cannot be made here;
-  // the loss check comes first, and it must leave the parameters alone as well.
   run.task.parameters().values().floats()[0] = std::numeric_limits<float>::infinity();
   const auto before = run.weights();
   REQUIRE_THROWS_AS(train_step(run.backend, run.task, optimizer, 1, 0, 0.1, examples), Error);
   REQUIRE(run.weights() == before);
-  REQUIRE(optimizer.steps() == 0);
+}
+
+TEST_CASE("figures that are read every few steps are those of every step") {
+  TemporaryFolder each_folder("trainer_each"), few_folder("trainer_few");
+  Run each(each_folder.path), few(few_folder.path);
+  few.config.train.log_every = 2;
+  each.start();
+  few.start();
+  std::vector<json> expected = each.metrics();
+  const size_t lines = expected.size();
+  std::erase_if(expected, [](const json& line) {
+    return line.at("event") == "step" && line.at("step").get<int64_t>() % 2 != 0;
+  });
+  REQUIRE(expected.size() == lines - 6);
+  REQUIRE(few.metrics() == expected);
+}
+
+TEST_CASE("a loss that is not finite between two readings is named by its own step") {
+  TemporaryFolder folder("trainer");
+  Run run(folder.path);
+  run.config.train.log_every = 100;
+  int64_t steps = 0;
+  run.task.before_step = [&] {
+    if (steps++ == 4) run.task.parameters().values().floats()[0] = std::nanf("");
+  };
+  REQUIRE_THROWS_WITH(run.start(), ContainsSubstring("train: step 5: the loss is nan"));
+  REQUIRE(load_checkpoint(folder.path).step == 3);
 }
 
 TEST_CASE("only the last checkpoints and the best are kept") {

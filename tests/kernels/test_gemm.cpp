@@ -1,6 +1,7 @@
 #include "kernels/cpu/gemm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/bf16.h"
 #include "tests/catch.h"
 
 namespace primal::cpu {
@@ -142,6 +144,63 @@ TEST_CASE("matrix products agree with double precision for all transposes and sh
           CHECK(product.error(product.run({1, nullptr, kind}, true)) <= 1e-6);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("rounding to bfloat16 is to the nearest, ties to even, and keeps NaN and infinities") {
+  const float inf = std::numeric_limits<float>::infinity();
+  CHECK(round_to_bf16(1.0F) == 1.0F);
+  CHECK(round_to_bf16(1.00390625F) == 1.0F);       // a tie: 1 + 2^-8
+  CHECK(round_to_bf16(1.01171875F) == 1.015625F);  // a tie: 1 + 3 2^-8
+  CHECK(round_to_bf16(1.004F) == 1.0078125F);      // just above
+  CHECK(round_to_bf16(-3.14159274F) == -3.140625F);
+  CHECK(std::signbit(round_to_bf16(-0.0F)));
+  CHECK(round_to_bf16(3.4e38F) == inf);
+  CHECK(round_to_bf16(-inf) == -inf);
+  for (const uint32_t nan : {0x7F800001U, 0x7FFFFFFFU, 0xFFC00000U, 0xFF80FFFFU}) {
+    CHECK(std::isnan(round_to_bf16(std::bit_cast<float>(nan))));
+  }
+}
+
+TEST_CASE("products in bf16 are those of the operands rounded to bfloat16, added in float32") {
+  std::mt19937 rng(27);
+  for (const auto& s : kShapes) {
+    for (int transposes = 0; transposes < 4; ++transposes) {
+      Case product(rng, transposes & 1, transposes & 2, s[0], s[1], s[2], 3);
+      product.args.beta = transposes == 1 ? 0.5F : 0.0F;
+      product.args.bias = transposes == 2 ? product.bias.data() : nullptr;
+      Case rounded = product;  // whose error is against the rounded operands
+      for (float& v : rounded.a) v = round_to_bf16(v);
+      for (float& v : rounded.b) v = round_to_bf16(v);
+      for (ProductKind kind : kinds()) {
+        CAPTURE(name(kind), s, transposes);
+        Exec exec{2, nullptr, kind};
+        exec.precision = Precision::bf16;
+        const std::vector<float> out = product.run(exec);
+        CHECK(rounded.error(out) <= 1e-6);
+        CHECK(rounded.error(product.run(exec, true)) <= 1e-6);
+        exec.threads = 1;
+        CHECK(same_bits(product.run(exec), out));
+        if (s[2] > 1 && s[2] < 500) CHECK(product.error(out) > 1e-5);  // rounding is seen
+      }
+    }
+  }
+}
+
+TEST_CASE("a value that is not finite reaches the results of a product in bf16") {
+  std::mt19937 rng(28);
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {kNan, std::bit_cast<float>(0x7FFFFFFFU), inf, -inf}) {
+    Case product(rng, false, false, 64, 64, 64);
+    for (float& v : product.b) v = 1;
+    product.a[5 * 64 + 7] = bad;
+    for (ProductKind kind : kinds()) {
+      Exec exec{1, nullptr, kind};
+      exec.precision = Precision::bf16;
+      const std::vector<float> out = product.run(exec);
+      for (size_t i = 0; i < out.size(); ++i) CHECK(std::isfinite(out[i]) == (i / 64 != 5));
+      CHECK((std::isnan(bad) ? std::isnan(out[5 * 64]) : out[5 * 64] == bad));
     }
   }
 }

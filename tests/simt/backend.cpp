@@ -8,11 +8,21 @@ namespace primal::simt {
 
 // What cuBLAS and the CUDA runtime do on a GPU.
 
-void gemm(const Exec&, const GemmArgs& args) {
-  cpu::gemm(Exec{}, args);
+namespace {
+
+Exec on_cpu(const Exec& exec) {
+  Exec cpu;
+  cpu.precision = exec.precision;
+  return cpu;
 }
-void gemm_batched(const Exec&, const GemmArgs& args, const GemmBatch& batch) {
-  cpu::gemm_batched(Exec{}, args, batch);
+
+}  // namespace
+
+void gemm(const Exec& exec, const GemmArgs& args) {
+  cpu::gemm(on_cpu(exec), args);
+}
+void gemm_batched(const Exec& exec, const GemmArgs& args, const GemmBatch& batch) {
+  cpu::gemm_batched(on_cpu(exec), args, batch);
 }
 void upload(const Exec&, int64_t n, const float* host, float* out) {
   std::copy_n(host, n, out);

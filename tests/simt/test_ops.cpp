@@ -14,11 +14,15 @@ namespace {
 /// larger.
 double difference_of(const std::vector<float>& a, const std::vector<float>& expected,
                      double least) {
-  Values reference(expected.begin(), expected.end());
-  double largest = 0;
-  for (const double value : reference) largest = std::max(largest, std::abs(value));
-  return largest == 0 && least == 0 ? error_of(a, reference)
-                                    : error_of(a, reference) * largest / std::max(largest, least);
+  if (a.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double largest = least;
+  double difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, std::abs(double{expected[i]}));
+    difference = std::max(difference, std::abs(double{a[i]} - expected[i]));
+  }
+  return difference == 0 ? 0 : difference / largest;
 }
 
 /// Checks a case against the reference and, for gradients, the CPU; returns the result.
@@ -56,6 +60,30 @@ TEST_CASE("simt: every op on the CUDA kernels agrees with the CPU, in any thread
     CHECK(report->violations == 0);
   }
   CHECK(report->live == 0);
+}
+
+TEST_CASE("simt: in bf16 every op stays within its bound, on the CPU and on the CUDA kernels") {
+  const double bound = 0.02, gradient_bound = 0.05, least = 0.05;
+  Backend exact = cpu_backend(1);
+  Backend cpu = cpu_backend(2);
+  Backend host = simt::host_backend(host_memory());
+  simt::set_order(simt::Order::shuffled);
+  for (OpCase& c : op_cases()) {
+    INFO(c.name);
+    const OpResult expected = run_op(c, exact);
+    for (Backend* backend : {&cpu, &host}) {
+      INFO((backend == &cpu ? "cpu" : "simt"));
+      backend->exec.precision = Precision::bf16;
+      const OpResult result = run_op(c, *backend);
+      const Values reference(expected.output.begin(), expected.output.end());
+      CHECK(error_of(result.output, reference) <= bound);
+      for (size_t i = 0; i < result.gradients.size(); ++i) {
+        INFO("input " << i);
+        CHECK(difference_of(result.gradients[i], expected.gradients[i],
+                            std::max(c.gradient_terms, least)) <= gradient_bound);
+      }
+    }
+  }
 }
 
 TEST_CASE(
