@@ -82,7 +82,12 @@ inline void refuse_extras(const CLI::App& app, bool config_keys) {
   const auto option =
       std::ranges::find_if(extras, [](const std::string& word) { return word.starts_with("-"); });
   if (option == extras.end()) {
-    throw UsageError("unknown argument '" + first + "' (--help lists the options)");
+    const bool is_config = command.get_option_no_throw("--config") != nullptr &&
+                           (first.ends_with(".yaml") || first.ends_with(".yml"));
+    throw UsageError("unknown argument '" + first + "'" +
+                     (is_config ? "; did you mean --config " + first + "?" : "") +
+                     (first.find('=') != first.npos ? "; did you mean --set " + first + "?" : "") +
+                     " (--help lists the options)");
   }
   throw UsageError("unknown option '" + *option + "'" + suggestion(command, *option, config_keys) +
                    " (--help lists the options)");
@@ -101,7 +106,7 @@ inline void parse_command_line(CLI::App& app, int argc, char** argv, bool config
   keep_extras(app);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::Success&) {  // --help, --version
     throw;
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, config_keys);  // a mistyped option explains why another is missing
@@ -118,13 +123,14 @@ inline int run_program(CLI::App& app, int argc, char** argv, bool config_keys,
     std::cout.flush();
     std::cerr << app.get_name() << ": " << text << std::endl;
   };
+  app.set_version_flag("--version", "primal " + version(), "Print version and commit, and end");
   try {
     int code = 0;
     try {
       parse_command_line(app, argc, argv, config_keys);
       code = body();
-    } catch (const CLI::CallForHelp& help) {
-      app.exit(help);
+    } catch (const CLI::Success& answer) {
+      app.exit(answer);
     }
     std::cout.flush();
     if ((std::fflush(stdout) != 0 || !std::cout || std::ferror(stdout) != 0) && code == 0) {
@@ -147,7 +153,7 @@ inline int run_program(CLI::App& app, int argc, char** argv, bool config_keys,
 inline void add_set_option(CLI::App& app, std::vector<std::string>& overrides) {
   app.add_option("--set", overrides, "Override one key of the configuration: KEY=VALUE; repeatable")
       ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
+      ->option_text("KEY=VALUE");
 }
 
 /// Refuses overrides of other keys than these (a key ending in '.' stands for all below it).

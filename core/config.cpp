@@ -410,7 +410,9 @@ ConfigNode& map_entry(ConfigNode& parent, const std::string& segment, std::strin
                       const std::shared_ptr<const Origin>& origin) {
   if (!parent_key.empty() && index_of(segment)) {
     refuse(*origin, 0,
-           fmt::format("{0} is not given as a list, there is no {0}.{1}", parent_key, segment));
+           fmt::format("{0} is not a list in the file, there is no {0}.{1}; give all of it, as in "
+                       "--set '{0}=[...]'",
+                       parent_key, segment));
   }
   if (parent.type == Type::kScalar) {
     ConfigNode kind = parent;

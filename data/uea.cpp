@@ -241,8 +241,9 @@ Partition partition(const TimeSeriesFile& file, const UeaStatistics& statistics)
 void report_missing(const TimeSeriesFile& file, MissingPolicy policy,
                     std::vector<std::string>& warnings) {
   if (file.missing_cells == 0 || policy == MissingPolicy::kError) return;
-  warnings.push_back(fmt::format("uea: {}: {} missing cells filled (data.missing: {})", file.name,
-                                 file.missing_cells, word_of(kMissingPolicies, policy)));
+  warnings.push_back(fmt::format("uea: {}: {} missing {} filled (data.missing: {})", file.name,
+                                 file.missing_cells, file.missing_cells == 1 ? "cell" : "cells",
+                                 word_of(kMissingPolicies, policy)));
 }
 
 // Evaluation must see the file that the model knows, or at least one that fits it.
@@ -369,7 +370,10 @@ UeaPaths find_uea(const fs::path& root, const std::string& name) {
   if (name.find('/') != name.npos) {
     fail("uea: data.name '{}' has a '/'; the folder belongs into data.root", name);
   }
-  if (!fs::is_directory(root, code)) fail("uea: data.root '{}' is not a folder", root.string());
+  if (!fs::is_directory(root, code)) {
+    fail("uea: data.root '{}' is not a folder; --set data.root=DIR names the archive's",
+         root.string());
+  }
 
   const std::string train = name + "_TRAIN.ts", test = name + "_TEST.ts";
   std::vector<fs::path> folders = {root / name};

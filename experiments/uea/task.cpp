@@ -149,11 +149,19 @@ std::unique_ptr<Task> UeaConfig::make(Backend& backend, const TaskSetup& setup) 
 }
 
 std::vector<TaskConfig::ForeignName> UeaConfig::pytorch_names(const Task& task) const {
+  for (const LayerConfig& layer : model.encoder.layers) {
+    const std::string_view kind = layer.attention->kind();
+    if (kind != "canonical" && kind != "primal") return {};
+  }
   return uea_pytorch_names(dynamic_cast<const UeaTask&>(task).parameters());
 }
 
 UeaTask::UeaTask(Backend& backend, const UeaConfig& config, const TaskSetup& setup)
-    : backend_(backend), eta_(config.ksvd.eta) {
+    : backend_(backend),
+      eta_(config.ksvd.eta),
+      has_ksvd_(std::ranges::any_of(config.model.encoder.layers, [](const LayerConfig& layer) {
+        return layer.attention->kind() == "primal";
+      })) {
   if (setup.random_data) {
     data_ = random_uea(config.data.name, *setup.random_data, setup.seed);
   } else if (setup.state != nullptr) {
@@ -232,9 +240,12 @@ nlohmann::json UeaTask::evaluate(Backend& backend, std::string_view name,
 
 nlohmann::json UeaTask::facts() const {
   const UeaStatistics& statistics = data_.statistics;
-  nlohmann::json facts{{"data_set", statistics.name},     {"train_cases", data_.train.size()},
-                       {"channels", statistics.channels}, {"padded_length", statistics.max_length},
-                       {"classes", statistics.classes},   {"ksvd_weight", eta_}};
+  nlohmann::json facts{{"data_set", statistics.name},
+                       {"train_cases", data_.train.size()},
+                       {"channels", statistics.channels},
+                       {"padded_length", statistics.max_length},
+                       {"classes", statistics.classes}};
+  if (has_ksvd_) facts["ksvd_weight"] = eta_;
   if (data_.validation.size() > 0) facts["validation_cases"] = data_.validation.size();
   if (data_.test.size() > 0) facts["test_cases"] = data_.test.size();
   if (!data_.train.file.is_null()) facts["files"]["train"] = data_.train.file;

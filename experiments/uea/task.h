@@ -55,6 +55,7 @@ class UeaTask : public Task {
 
   Backend& backend_;
   double eta_;
+  bool has_ksvd_;  // some layer is primal
   UeaData data_;
   ParameterSet parameters_;
   std::unique_ptr<UeaClassifier> model_;

@@ -352,16 +352,45 @@ TEST_CASE("wrong usage ends with code 2 and says what was meant") {
         "did you mean --set train.early_stopping.min_delta=VALUE?");
   check({"--confg", "config.yaml"}, "'--confg'; did you mean --config?");
   check({"--config", "config.yaml", "--set", "train.epoch=5"}, "did you mean 'train.epochs'?");
-  check({"--config", "config.yaml", "stray"}, "unknown argument 'stray'");
+  check({"--config", "config.yaml", "stray"}, "unknown argument 'stray' (");
+  check({"config.yaml"}, "unknown argument 'config.yaml'; did you mean --config config.yaml?");
+  check({"--config", "config.yaml", "--set", "seed=1", "train.epochs=2"},
+        "unknown argument 'train.epochs=2'; did you mean --set train.epochs=2?");
   check({"--config", "config.yaml", "--threads", "0"}, "--threads");
   check({"--config", "config.yaml", "--device", "gpu"}, "--device");
-  check({"--config", "config.yaml", "--set", "precision=bf16"}, "--set precision=bf16: ");
+  check({"--config", "config.yaml", "--set", "precision=fp16"}, "--set precision=fp16: ");
   check({"--config", "config.yaml", "--set", "model.heads=3"},
         "--set model.heads=3: model.dim 16 cannot be split into model.heads 3");
   check({"--config", "config.yaml", "--output", ""}, "--output: the name is empty");
   check({"--config", "config.yaml", "--output", "r\xFFn"}, "not UTF-8");
   check({"--resume", "x", "--output", "y"}, "--resume");
   check({}, "--config FILE or --resume DIR is needed");
+}
+
+TEST_CASE("every program says its version, which its runs record") {
+  const Workplace work;
+  std::string said;
+  for (const char* program : {"primal-train", "primal-eval", "primal-bench", "primal-data"}) {
+    const Finished done = work.run(program, {"--version"});
+    CAPTURE(program, done.text);
+    REQUIRE(done.code == 0);
+    REQUIRE_THAT(done.text, ContainsSubstring("primal 0."));
+    said = done.text;
+  }
+  REQUIRE(work.run("primal-train", work.train("run", {"--set", "train.epochs=1"})).code == 0);
+  const json starts = json::parse(Workplace::read(work.path / "run" / "environment.json"));
+  REQUIRE("primal " + starts.at(0).at("version").get<std::string>() + "\n" == said);
+}
+
+TEST_CASE("a run without Primal-Attention has no KSVD figures") {
+  const Workplace work;
+  const Finished done =
+      work.run("primal-train", work.train("run", {"--set", "train.epochs=1", "--set",
+                                                  "model.layers=[{attention: canonical}]"}));
+  CAPTURE(done.text);
+  REQUIRE(done.code == 0);
+  REQUIRE(done.text.find("ksvd") == std::string::npos);
+  REQUIRE(Workplace::read(work.path / "run" / "metrics.jsonl").find("ksvd") == std::string::npos);
 }
 
 TEST_CASE("an output file that cannot be written is refused before the work") {

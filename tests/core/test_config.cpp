@@ -505,7 +505,8 @@ TEST_CASE("config: errors of an override name it and are usage errors") {
   CHECK(error_of(kFull, {"layers.-1.width=3"}) ==
         "--set layers.-1.width=3: layers is a list, expected an index after it, got '-1'");
   CHECK(error_of("", {"layers.0.width=3"}) ==
-        "--set layers.0.width=3: layers is not given as a list, there is no layers.0");
+        "--set layers.0.width=3: layers is not a list in the file, there is no layers.0; give all "
+        "of it, as in --set 'layers=[...]'");
   CHECK(error_of(kFull, {"seed.a=3"}) == "--set seed.a=3: seed must be an integer, got a map");
   CHECK(error_of(kFull, {"seed=[1"}).starts_with("--set seed=[1: "));
   for (const char* malformed : {"foo", "=3", "", "a..b=3", ".a=3", "a.=3"}) {

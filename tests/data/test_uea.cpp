@@ -497,8 +497,9 @@ TEST_CASE("a data set that is not there lists what is, with the nearest name", "
   CHECK(error_of([&] { find_uea(folder.path, "Hartbeat"); }) ==
         "uea: no Hartbeat/Hartbeat_TRAIN.ts in " + folder.path.string() +
             "; did you mean 'Heartbeat'?; data sets found there: Handwriting, Heartbeat");
-  CHECK(error_of([&] { find_uea(folder.path / "Heartbeat" / "x", "A"); }).find("is not a folder") !=
-        std::string::npos);
+  CHECK(error_of([&] {
+          find_uea(folder.path / "Heartbeat" / "x", "A");
+        }).find("is not a folder; --set data.root=DIR") != std::string::npos);
   CHECK(error_of([&] { find_uea(folder.path, ""); }).find("data.name is empty") !=
         std::string::npos);
   CHECK(error_of([&] { find_uea(folder.path, "../x"); }).find("data.root") != std::string::npos);

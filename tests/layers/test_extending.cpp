@@ -1,6 +1,7 @@
 // The example of docs/extending.md, compiled as it stands there.
 #include "docs/examples/average_attention.cpp"
 
+#include "experiments/uea/task.h"
 #include "tests/catch.h"
 
 namespace primal {
@@ -30,6 +31,20 @@ TEST_CASE("the attention kind that docs/extending.md adds builds, runs and learn
     const auto gradient = parameters.gradient(parameters.find(entry.name)).floats();
     CHECK(std::ranges::any_of(gradient, [](float g) { return g != 0; }));
   }
+}
+
+TEST_CASE(
+    "a model with an attention kind of one's own has no published names to be exported under") {
+  Backend be = cpu_backend(1);
+  UeaConfig config;
+  config.data.name = "JapaneseVowels";
+  config.model.encoder.dim = 8;
+  TaskSetup setup;
+  setup.random_data = nlohmann::json::object();
+  const auto task = config.make(be, setup);
+  CHECK_FALSE(config.pytorch_names(*task).empty());
+  config.model.encoder.layers.back().attention = make_average_attention();
+  CHECK(config.pytorch_names(*task).empty());
 }
 
 }  // namespace primal
