@@ -12,4 +12,12 @@ inline float round_to_bf16(float x) {
   return std::bit_cast<float>(x != x ? bits | 0x00400000 : rounded);
 }
 
+/// The same as the 16 bits of a bfloat16, and back.
+inline uint16_t bf16_bits(float x) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(round_to_bf16(x)) >> 16);
+}
+inline float bf16_value(uint16_t bits) {
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
+
 }  // namespace primal

@@ -12,7 +12,8 @@
 // barrier can be tested without a GPU.
 //
 // Kernels keep to this subset: 1-D to 3-D grids and blocks; __syncthreads, __syncwarp; the shuffles
-// and votes below, with a mask; shared memory through SharedMemory only; no atomics.
+// and votes below, with a mask; the tensor cores through kernels/cuda/mma.h; shared memory through
+// SharedMemory only; no atomics.
 
 #ifdef __CUDACC__
 
@@ -140,12 +141,25 @@ struct Exchange {
     shuffle_up,
     shuffle_down,
     shuffle_xor,
-    ballot
+    ballot,
+    product,             ///< value: address of a ProductOperands
+    matrices,            ///< value: address of a MatrixRows
+    matrices_transposed  ///< the same
   } kind = none;
   unsigned mask = 0;
   int operand = 0;  ///< lane, delta or lane mask
   int width = 32;
   uint64_t value = 0;
+};
+/// A lane's part of a warp's product and of matrices that it loads; see kernels/cuda/mma.h.
+struct ProductOperands {
+  uint32_t a[4];
+  uint32_t b[2];
+  float* d;
+};
+struct MatrixRows {
+  const uint32_t* row;
+  uint32_t* out;
 };
 /// Waits for all lanes of the mask; returns what this lane gets.
 uint64_t exchange(const Exchange& mine);

@@ -1,7 +1,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/cuda/each.h"
+#include "kernels/cuda/attention.h"
 
 // Canonical softmax attention in tiles: the scores of a tile of queries against a tile of keys live
 // in registers and shared memory, never in device memory. The softmax is carried from key tile to
@@ -31,38 +31,6 @@ struct Sizes {
   static constexpr int kOperand = Tile * kStride;
   static constexpr int kScores = Tile * kScoreStride;
 };
-
-/// One head of one sample.
-struct Head {
-  int64_t offset;   // of its first element in (batch, length, heads * head_width)
-  int64_t row;      // of its first query in (batch, heads, length)
-  int64_t visible;  // positions that exist
-};
-
-__device__ Head head_of(const AttentionArgs& a, int64_t item) {
-  const int64_t b = item / a.heads;
-  return {b * a.length * a.heads * a.head_width + item % a.heads * a.head_width, item * a.length,
-          a.lengths != nullptr ? a.lengths[b] : a.length};
-}
-
-/// The head and first row of the tile that this block works on.
-template <class S>
-struct Tile {
-  Head head;
-  int64_t first;
-  __device__ explicit Tile(const AttentionArgs& a) {
-    const int64_t tiles = (a.length + S::kTile - 1) / S::kTile;
-    head = head_of(a, blockIdx.x / tiles);
-    first = blockIdx.x % tiles * S::kTile;
-  }
-};
-
-/// Where the keys end that a tile of queries sees.
-template <class S>
-__device__ int64_t keys_end(const AttentionArgs& a, const Head& head, int64_t first) {
-  if (first >= head.visible) return 0;
-  return a.causal && first + S::kTile < head.visible ? first + S::kTile : head.visible;
-}
 
 __device__ int tx() {
   return static_cast<int>(threadIdx.x) % kSide;
@@ -161,22 +129,16 @@ __device__ void put_rows(const AttentionArgs& a, const Head& head, int64_t first
   }
 }
 
-__device__ bool sees(const AttentionArgs& a, const Head& head, int64_t query, int64_t key) {
-  return query < head.visible && key < head.visible && (!a.causal || key <= query);
-}
-
 /// Mask factors of query row `row` (of all heads) for keys first + x + 16 j, j < Rows. One Philox
 /// call serves them: rows of the mask begin on blocks of 128, in which it serves every sixteenth
 /// element. `first` is a multiple of 16 Rows, which divides 128.
 template <int Rows>
 __device__ void mask_row(const AttentionArgs& a, int64_t row, int64_t first,
                          float (&factors)[Rows]) {
-  constexpr int64_t kBlock = kMaskElements * kMaskStride;
-  const int64_t blocks = (a.length + kBlock - 1) / kBlock;
   uint32_t words[4];
-  philox_words(a.dropout,
-               static_cast<uint64_t>((row * blocks + first / kBlock) * kMaskStride + tx()), words);
-  const int begin = static_cast<int>(first % kBlock) / kMaskStride;  // even, as Rows is
+  philox_words(a.dropout, mask_counter(a, row, first + tx()), words);
+  const int begin =
+      static_cast<int>(first % (kMaskElements * kMaskStride)) / kMaskStride;  // even, as Rows is
 #pragma unroll
   for (int j = 0; j < Rows; ++j) {  // selected: an indexed array would leave the registers
     const int k = begin + j;
@@ -392,9 +354,8 @@ void with_sizes(const AttentionArgs& a, F&& f) {
       " wide: at most 128 on a GPU; use more heads or implementation: materialized");
 }
 
-template <class S>
-unsigned tile_count(const AttentionArgs& a) {
-  return static_cast<unsigned>(a.batch * a.heads) * blocks_of(a.length, S::kTile);
+bool on_tensor_cores(const Exec& exec, const AttentionArgs& a) {
+  return exec.precision == Precision::bf16 && a.head_width <= 128;
 }
 
 // ---- the materialised form: a warp per row of scores (batch, heads, length, length)
@@ -453,6 +414,7 @@ __global__ void softmax_backward_kernel(AttentionArgs a, const float* probabilit
 
 void attention(const Exec& exec, const AttentionArgs& a, const float* q, const float* k,
                const float* v, float* out, float* log_sum) {
+  if (on_tensor_cores(exec, a)) return attention_bf16(exec, a, q, k, v, out, log_sum);
   with_sizes<64>(a, [&]<class S>(S) {
     launch<attention_kernel<S>>(exec, tile_count<S>(a), kThreads,
                                 (2 * S::kOperand + S::kScores) * sizeof(float), a, q, k, v, out,
@@ -465,6 +427,7 @@ void attention_backward(const Exec& exec, const AttentionArgs& a, const Attentio
   const Scratch<float> products(exec, rows);
   launch<output_products_kernel>(exec, blocks_of(rows, kThreads / kWarp), kThreads, 0, a, g.out,
                                  g.dout, products.data());
+  if (on_tensor_cores(exec, a)) return attention_bf16_backward(exec, a, g, products.data());
   with_sizes<32>(a, [&]<class S>(S) {
     const std::size_t shared = (4 * S::kOperand + S::kScores) * sizeof(float);
     launch<attention_keys_kernel<S>>(exec, tile_count<S>(a), kThreads, shared, a, g,

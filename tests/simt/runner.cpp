@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "kernels/bf16.h"
 #include "kernels/simt.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -243,16 +244,80 @@ class Runner {
       }
       if (thread.exchange.value != 0) ballot |= 1U << lane;
     }
+    if (one.kind >= Exchange::product) {
+      if (one.mask != 0xFFFFFFFF || end - begin != 32) {
+        fail_at("the tensor cores want all 32 lanes of a warp, mask {:#x} of {} threads", one.mask,
+                end - begin);
+      }
+      one.kind == Exchange::product ? multiply(begin) : load_matrices(begin, one.kind);
+    }
     for (unsigned lane = 0; lane < 32 && begin + lane < end; ++lane) {
       if ((one.mask >> lane & 1) == 0) continue;
       Thread& thread = threads_[begin + lane];
       thread.received = one.kind == Exchange::ballot ? ballot
-                        : one.kind == Exchange::sync
+                        : one.kind == Exchange::sync || one.kind >= Exchange::product
                             ? 0
                             : received(begin, end, static_cast<int>(lane), thread.exchange);
       thread.state = Thread::ready;
     }
     return true;
+  }
+
+  template <class T>
+  T& given(unsigned thread) const {
+    return *reinterpret_cast<T*>(threads_[thread].exchange.value);
+  }
+
+  /// The product that the lanes' operands make; the layout is that of mma.m16n8k16.
+  void multiply(unsigned begin) const {
+    float a[16][16];
+    float b[16][8];
+    const auto pair = [](uint32_t word, float& low, float& high) {
+      low = bf16_value(static_cast<uint16_t>(word));
+      high = bf16_value(static_cast<uint16_t>(word >> 16));
+    };
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      const unsigned g = lane / 4;
+      const unsigned t = lane % 4 * 2;
+      const auto& operands = given<ProductOperands>(begin + lane);
+      for (unsigned i = 0; i < 4; ++i) {
+        float* row = &a[g + i % 2 * 8][t + i / 2 * 8];
+        pair(operands.a[i], row[0], row[1]);
+      }
+      for (unsigned i = 0; i < 2; ++i) pair(operands.b[i], b[t + 8 * i][g], b[t + 8 * i + 1][g]);
+    }
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      const unsigned g = lane / 4;
+      const unsigned t = lane % 4 * 2;
+      const auto& operands = given<ProductOperands>(begin + lane);
+      for (unsigned i = 0; i < 4; ++i) {
+        float sum = operands.d[i];
+        for (unsigned k = 0; k < 16; ++k) sum += a[g + i / 2 * 8][k] * b[k][t + i % 2];
+        operands.d[i] = sum;
+      }
+    }
+  }
+
+  /// What ldmatrix gives the lanes.
+  void load_matrices(unsigned begin, Exchange::Kind kind) const {
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      const auto address = reinterpret_cast<std::uintptr_t>(given<MatrixRows>(begin + lane).row);
+      if (address % 16 != 0)
+        fail_at("ldmatrix: the row of lane {} is not aligned to 16 bytes", lane);
+    }
+    const auto element = [&](unsigned matrix, unsigned row, unsigned column) {
+      const uint32_t* words = given<MatrixRows>(begin + matrix * 8 + row).row;
+      return words[column / 2] >> column % 2 * 16 & 0xFFFF;
+    };
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      const unsigned g = lane / 4;
+      const unsigned t = lane % 4 * 2;
+      for (unsigned m = 0; m < 4; ++m) {
+        given<MatrixRows>(begin + lane).out[m] =
+            kind == Exchange::matrices ? element(m, g, t) | element(m, g, t + 1) << 16
+                                       : element(m, t, g) | element(m, t + 1, g) << 16;
+      }
+    }
   }
 
   uint64_t received(unsigned begin, unsigned end, int lane, const Exchange& e) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/bf16.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cuda/kernels.h"
 #include "tests/catch.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr double kTolerance = 2e-6;
+constexpr double kBf16Tolerance = 4e-3;  // of probabilities and their gradients, rounded to 8 bits
 
 /// Elements between guard words. The words are NaN as floats, and their odd number leaves the
 /// elements aligned to 4 bytes only, as a slice of a flat buffer may be.
@@ -103,7 +105,7 @@ std::vector<Values> outputs_of(const Exec& exec, const std::vector<Output>& outp
 /// Checks the device's kernel against the CPU's in every thread order; returns the CPU's results.
 template <class Cpu, class Device>
 std::vector<Values> compare(const std::vector<Output>& outputs, const Cpu& cpu,
-                            const Device& device) {
+                            const Device& device, Precision precision = Precision::float32) {
   const std::vector<Values> expected = outputs_of(Exec{}, outputs, cpu);
   const auto report = std::make_shared<testing::GuardedMemory::Report>();
   CachingAllocator memory(std::make_unique<testing::GuardedMemory>(report));
@@ -111,6 +113,8 @@ std::vector<Values> compare(const std::vector<Output>& outputs, const Cpu& cpu,
   stream.memory = &memory;
   Exec exec;
   exec.stream = &stream;
+  exec.precision = precision;
+  const double tolerance = precision == Precision::bf16 ? kBf16Tolerance : kTolerance;
   std::vector<Values> first;
   for (const Order order : {Order::ascending, Order::descending, Order::shuffled}) {
     set_order(order);
@@ -118,7 +122,7 @@ std::vector<Values> compare(const std::vector<Output>& outputs, const Cpu& cpu,
     if (first.empty()) first = results;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       INFO(outputs[i].name << ", order " << static_cast<int>(order));
-      CHECK(error_of(results[i], expected[i], outputs[i].least) <= kTolerance);
+      CHECK(error_of(results[i], expected[i], outputs[i].least) <= tolerance);
       CHECK(same_bits(results[i], first[i]));
     }
   }
@@ -181,19 +185,23 @@ std::string text(const AttentionArgs& a) {
          (a.dropout.active() ? ", dropout" : "");
 }
 
-/// Forward, then backward from the CPU's forward.
+/// Forward, then backward from the CPU's forward, which is float32: operands are bfloat16 already
+/// where that is the device's precision.
 void check_attention(const AttentionArgs& a, const Floats& q, const Floats& k, const Floats& v,
-                     const Floats& dout) {
+                     const Floats& dout, Precision precision = Precision::float32) {
   INFO(text(a));
   const int64_t rows = a.batch * a.heads * a.length;
+  // Numbers of size one are weighed and added: their errors do not shrink where the sum does.
+  const double mean = precision == Precision::bf16 ? 0.5 : 0;
   const std::vector<Values> forward = compare(
-      {overwritten("out", rows * a.head_width), overwritten("log_sum", rows)},
+      {overwritten("out", rows * a.head_width, mean), overwritten("log_sum", rows)},
       [&](const Exec& exec, const std::vector<float*>& to) {
         cpu::attention(exec, a, q.data(), k.data(), v.data(), to[0], to[1]);
       },
       [&](const Exec& exec, const std::vector<float*>& to) {
         attention(exec, a, q.data(), k.data(), v.data(), to[0], to[1]);
-      });
+      },
+      precision);
   const Floats out(forward[0]);
   const Floats log_sum(forward[1]);
   const auto gradients = [&](const std::vector<float*>& to) {
@@ -203,16 +211,17 @@ void check_attention(const AttentionArgs& a, const Floats& q, const Floats& k, c
   // Where one key is seen, dP - <dO, O> cancels: dQ and dK are errors of numbers of size one.
   compare(
       {overwritten("dq", rows * a.head_width, 1), overwritten("dk", rows * a.head_width, 1),
-       overwritten("dv", rows * a.head_width)},
+       overwritten("dv", rows * a.head_width, mean)},
       [&](const Exec& exec, const std::vector<float*>& to) {
         cpu::attention_backward(exec, a, gradients(to));
       },
       [&](const Exec& exec, const std::vector<float*>& to) {
         attention_backward(exec, a, gradients(to));
-      });
+      },
+      precision);
 }
 
-void check_attention(AttentionArgs a, bool padded) {
+void check_attention(AttentionArgs a, bool padded, Precision precision = Precision::float32) {
   std::mt19937 rng(static_cast<unsigned>(a.length * 1000 + a.head_width));
   const std::vector<int32_t> lengths = some_lengths(a.batch, a.length);
   const Guarded<int32_t> device_lengths(lengths);
@@ -220,13 +229,16 @@ void check_attention(AttentionArgs a, bool padded) {
   const int64_t width = a.heads * a.head_width;
   const auto draw = [&] {
     Values x = uniform(rng, a.batch * a.length * width);
+    if (precision == Precision::bf16) {
+      for (float& value : x) value = round_to_bf16(value);
+    }
     spoil_padding(x, a.lengths, a.length, width);
     return Floats(x);
   };
   const Floats q = draw();
   const Floats k = draw();
   const Floats v = draw();
-  check_attention(a, q, k, v, draw());
+  check_attention(a, q, k, v, draw(), precision);
 }
 
 /// Scores (batch, heads, length, length) with `hidden` where a query does not see the key.
@@ -399,6 +411,23 @@ TEST_CASE("simt kernels: blockwise attention is the CPU's at every edge of a til
     }
   }
   check_attention(attention_args(1, 2, 128, 8, false, 0.25), false);  // mask rows end with a block
+}
+
+TEST_CASE("simt kernels: attention on tensor cores is the CPU's up to the rounding to bfloat16") {
+  int turn = 0;
+  for (const int64_t length : {1, 7, 64, 65, 130}) {
+    for (const int64_t width : {1, 31, 64, 65, 128}) {
+      // Causality, padding and dropout in every combination, one or two to a length and width.
+      for (int i = 0; i < (length < 64 ? 2 : 1); ++i, turn += 3) {
+        const bool padded = (turn & 2) != 0;
+        const int64_t heads = length < 64 ? 2 : 1;
+        check_attention(attention_args(padded ? 3 : 1, heads, length, width, (turn & 1) != 0,
+                                       (turn & 4) != 0 ? 0.25 : 0.0),
+                        padded, Precision::bf16);
+      }
+    }
+  }
+  check_attention(attention_args(1, 1, 200, 16, false, 0.25), false, Precision::bf16);
 }
 
 TEST_CASE("simt kernels: attention carries a maximum that rises or falls from tile to tile") {

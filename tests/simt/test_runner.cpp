@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "kernels/simt.h"
+#include "kernels/cuda/mma.h"
 #include "tests/catch.h"
 #include "tests/simt/runner.h"
 
@@ -119,6 +119,48 @@ TEST_CASE("simt: shuffles and votes read the lanes that CUDA's do") {
       CHECK(static_cast<unsigned>(out[128 + lane]) == thirds);
       CHECK(out[160 + lane] == (lane % 8 < 5 ? lane + 3 : lane));
       if (lane < 16) CHECK(out[192 + lane] == (lane ^ 1));
+    }
+  }
+}
+
+TEST_CASE("simt: matrices and products of a warp are those of the tensor cores") {
+  // d = x y^T + x y of 16 x 16 whole numbers, which bfloat16 holds.
+  const auto x = [](int i, int j) { return static_cast<float>((3 * i + 5 * j) % 17 - 8); };
+  const auto y = [](int i, int j) { return static_cast<float>((7 * i + 2 * j) % 13 - 6); };
+  for (const Order order : kOrders) {
+    set_order(order);
+    float d[16][16];
+    run_grid("product", 1, 32, 2 * 16 * 8 * sizeof(uint32_t), [&] {
+      SharedMemory shared;
+      auto* xs = shared.array<uint32_t>(16 * 8);
+      auto* ys = shared.array<uint32_t>(16 * 8);
+      const int lane = static_cast<int>(threadIdx.x);
+      for (int i = lane; i < 16 * 8; i += 32) {
+        const int row = i / 8;
+        const int column = i % 8 * 2;
+        xs[i] = pack_bf16(x(row, column), x(row, column + 1));
+        ys[i] = pack_bf16(y(row, column), y(row, column + 1));
+      }
+      __syncwarp();
+      float sums[2][4] = {};
+      uint32_t left[4], right[4];
+      load_matrices(left, xs + lane % 16 * 8 + lane / 16 * 4);
+      load_matrices(right, ys + (lane % 8 + lane / 16 * 8) * 8 + lane / 8 % 2 * 4);
+      for (int n = 0; n < 2; ++n) multiply_add(sums[n], left, right[2 * n], right[2 * n + 1]);
+      load_transposed(right, ys + lane % 16 * 8 + lane / 16 * 4);
+      for (int n = 0; n < 2; ++n) multiply_add(sums[n], left, right[2 * n], right[2 * n + 1]);
+      for (int n = 0; n < 2; ++n) {
+        for (int i = 0; i < 4; ++i) {
+          d[lane / 4 + i / 2 * 8][8 * n + lane % 4 * 2 + i % 2] = sums[n][i];
+        }
+      }
+    });
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < 16; ++j) {
+        float expected = 0;
+        for (int k = 0; k < 16; ++k) expected += x(i, k) * y(j, k) + x(i, k) * y(k, j);
+        CHECK(d[i][j] == expected);
+      }
     }
   }
 }
