@@ -10,6 +10,24 @@ namespace primal::ops {
 /// y = x W^T + bias over the last dimension: x (..., in), weight (out, in), bias (out) or no value.
 Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias);
 
+/// Token ids on the device, and their positions grouped by token, which is how embedding() adds up
+/// its gradient: in one order, without atomics.
+struct Tokens {
+  /// `values` are ids from 0 to vocabulary - 1, row-major of shape `s`.
+  Tokens(const Backend& be, std::span<const int32_t> values, const Shape& s, int64_t vocabulary);
+
+  Shape shape;
+  int64_t vocabulary = 0;
+  Tensor ids;           ///< (n) int32, n = shape.count(), as are all of these
+  Tensor order;         ///< (n): positions, those of one token together, ascending
+  Tensor pieces;        ///< (p + 1): where in `order` each part of a token's positions begins
+  Tensor group_pieces;  ///< (g + 1): the first piece of each token that occurs
+  Tensor group_ids;     ///< (g): these tokens
+};
+
+/// Rows of a table: table (vocabulary, D) -> (tokens.shape..., D).
+Var embedding(Context& ctx, const Var& table, const Tokens& tokens);
+
 /// scale * x + position: x (B, N, D), position (M, D) with M >= N, of which the first N rows are
 /// used.
 Var add_position(Context& ctx, const Var& x, const Var& position, float scale);

@@ -49,6 +49,17 @@ struct Dropout {
 
 enum class Activation : uint8_t { gelu, relu };
 
+/// Positions of tokens, grouped: group i is token ids[i], with pieces group_pieces[i] up to
+/// group_pieces[i + 1]; piece p has positions order[piece_starts[p]] up to
+/// order[piece_starts[p + 1]].
+struct TokenGroups {
+  int64_t groups = 0, pieces = 0;
+  const int32_t* order = nullptr;
+  const int32_t* piece_starts = nullptr;
+  const int32_t* group_pieces = nullptr;
+  const int32_t* ids = nullptr;
+};
+
 /// Canonical attention over heads of width `head_width`. q, k, v, out are (batch, length, heads *
 /// head_width).
 struct AttentionArgs {

@@ -568,6 +568,29 @@ inline int64_t exact_row(int64_t i, int64_t m, int64_t length) {
   return i < m - m % 8 ? plain(i - i % 4) + plain(i % 4) : plain(i);
 }
 
+/// Tokens draw from the first `used` of the vocabulary.
+inline OpCase embedding(Shape tokens, int64_t vocabulary, int64_t width, int64_t used) {
+  OpCase c = make("embedding: " + text(tokens) + " of " + std::to_string(vocabulary) + " by " +
+                      std::to_string(width) + ", " + std::to_string(used) + " used",
+                  {{vocabulary, width}});
+  std::vector<int32_t> ids;
+  RandomStream random(7, hash_name("embedding"));
+  for (int64_t i = 0; i < tokens.count(); ++i) {
+    ids.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(used))));
+  }
+  c.op = [=](Context& ctx, const OpOperands& o) {
+    return ops::embedding(ctx, o.inputs[0], ops::Tokens(ctx.backend, ids, tokens, vocabulary));
+  };
+  c.reference = [=](const std::vector<Values>& v) {
+    Values y;
+    for (const int32_t id : ids) {
+      y.insert(y.end(), v[0].begin() + id * width, v[0].begin() + (id + 1) * width);
+    }
+    return y;
+  };
+  return c;
+}
+
 inline OpCase sample_rows(Shape x, int64_t m, std::vector<int32_t> lengths) {
   OpCase c = make(
       "sample_rows: " + std::to_string(m) + " of " + text(x) + (lengths.empty() ? "" : " lengths"),
@@ -867,6 +890,11 @@ inline std::vector<OpCase> op_cases() {
   add(running_mean({1, 4099, 2}));
   add(running_mean({0, 3, 2}));
 
+  add(embedding({1}, 1, 1, 1));
+  add(embedding({2, 3}, 7, 5, 7));
+  add(embedding({4, 33}, 50, 67, 9));
+  add(embedding({700}, 5, 3, 2));  // more positions of a token than one thread adds
+  add(embedding({2, 0}, 4, 3, 4));
   add(sample_rows({1, 1, 1}, 1, {}));
   add(sample_rows({3, 29, 5}, 6, {}));
   add(sample_rows({2, 13, 67}, 13, {}));

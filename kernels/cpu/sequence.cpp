@@ -72,4 +72,18 @@ void gather_rows_backward(const Exec& exec, int64_t batch, int64_t length, int64
   });
 }
 
+void embedding_backward(const Exec& exec, const TokenGroups& g, int64_t width, const float* dy,
+                        float* dtable) {
+  parallel_for(exec, g.groups, [=, &g](int64_t group) {
+    const int32_t begin = g.piece_starts[g.group_pieces[group]];
+    const int32_t end = g.piece_starts[g.group_pieces[group + 1]];
+    float* row = dtable + g.ids[group] * width;
+    for (int32_t at = begin; at < end; ++at) {
+      const float* source = dy + g.order[at] * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) row[i] += source[i];
+    }
+  });
+}
+
 }  // namespace primal::cpu

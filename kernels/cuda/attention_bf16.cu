@@ -4,9 +4,9 @@
 // Blockwise attention in tiles (see attention.cu) on tensor cores: operands and probabilities are
 // rounded to bfloat16 on their way in, scores, softmax and sums are float32.
 //
-// A block is four warps. A warp has 16 rows of the tile, of which lane (g, t) = (lane / 4, lane % 4)
-// has rows g and g + 8, and of these columns 8 n + 2 t and 8 n + 2 t + 1 (kernels/cuda/mma.h), so
-// that shuffles over four lanes reduce over a row.
+// A block is four warps. A warp has 16 rows of the tile, of which lane (g, t) = (lane / 4, lane %
+// 4) has rows g and g + 8, and of these columns 8 n + 2 t and 8 n + 2 t + 1 (kernels/cuda/mma.h),
+// so that shuffles over four lanes reduce over a row.
 
 namespace primal::PRIMAL_DEVICE {
 namespace {
@@ -18,11 +18,11 @@ constexpr int kBlock = kWarps * kWarp;
 template <int Width>
 struct Sizes {
   static constexpr int kWidth = Width;
-  static constexpr int kTile = 16 * kWarps;          // queries, or keys
-  static constexpr int kParts = kTile / 8;           // of a row of scores, 8 columns each
-  static constexpr int kColumns = Width / 8;         // of a row of the head, likewise
-  static constexpr int kStride = Width / 2 + 4;      // four more: rows begin in different banks
-  static constexpr int kOperand = kTile * kStride;   // words
+  static constexpr int kTile = 16 * kWarps;         // queries, or keys
+  static constexpr int kParts = kTile / 8;          // of a row of scores, 8 columns each
+  static constexpr int kColumns = Width / 8;        // of a row of the head, likewise
+  static constexpr int kStride = Width / 2 + 4;     // four more: rows begin in different banks
+  static constexpr int kOperand = kTile * kStride;  // words
   static constexpr int kBackQueries = Width > 32 ? 32 : kTile;  // beside dK and dV in registers
 };
 
@@ -74,8 +74,8 @@ __device__ void multiply_rows(const uint32_t* a, const uint32_t* b, float (&prod
 #pragma unroll
     for (int n = 0; n < Parts; n += 2) {
       uint32_t right[4];
-      load_matrices(right, b + (8 * n + lane() % 8 + lane() / 16 * 8) * S::kStride + k +
-                               lane() / 8 % 2 * 4);
+      load_matrices(
+          right, b + (8 * n + lane() % 8 + lane() / 16 * 8) * S::kStride + k + lane() / 8 % 2 * 4);
       multiply_add(products[n], left, right[0], right[1]);
       multiply_add(products[n + 1], left, right[2], right[3]);
     }

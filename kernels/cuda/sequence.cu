@@ -95,6 +95,37 @@ struct GatherRowsBackward {
   }
 };
 
+/// The sum of a column over the positions of a piece.
+struct PieceSums {
+  TokenGroups g;
+  int64_t width;
+  const float* dy;
+  float* sums;  // (pieces, width)
+  __device__ void operator()(int64_t i) const {
+    const int64_t piece = i / width;
+    float sum = 0;
+    for (int32_t at = g.piece_starts[piece]; at < g.piece_starts[piece + 1]; ++at) {
+      sum += dy[g.order[at] * width + i % width];
+    }
+    sums[i] = sum;
+  }
+};
+
+struct GroupSums {
+  TokenGroups g;
+  int64_t width;
+  const float* sums;
+  float* dtable;
+  __device__ void operator()(int64_t i) const {
+    const int64_t group = i / width;
+    float sum = 0;
+    for (int32_t piece = g.group_pieces[group]; piece < g.group_pieces[group + 1]; ++piece) {
+      sum += sums[piece * width + i % width];
+    }
+    dtable[g.ids[group] * width + i % width] += sum;
+  }
+};
+
 }  // namespace
 
 void running_mean(const Exec& exec, int64_t batch, int64_t length, int64_t width, const float* x,
@@ -115,6 +146,13 @@ void gather_rows(const Exec& exec, int64_t batch, int64_t length, int64_t width,
 void gather_rows_backward(const Exec& exec, int64_t batch, int64_t length, int64_t width,
                           int64_t rows, const int32_t* index, const float* dy, float* dx) {
   each(exec, batch * width, GatherRowsBackward{length, width, rows, index, dy, dx});
+}
+
+void embedding_backward(const Exec& exec, const TokenGroups& g, int64_t width, const float* dy,
+                        float* dtable) {
+  const Scratch<float> sums(exec, g.pieces * width);
+  each(exec, g.pieces * width, PieceSums{g, width, dy, sums.data()});
+  each(exec, g.groups * width, GroupSums{g, width, sums.data(), dtable});
 }
 
 }  // namespace primal::PRIMAL_DEVICE

@@ -79,6 +79,16 @@ TEST_CASE("every op declared in core/ops.h has cases") {
   CHECK(ops >= 18);
 }
 
+TEST_CASE("a token that the vocabulary has not is an error with its place") {
+  const Backend be = cpu_backend(1);
+  const auto make = [&](std::vector<int32_t> ids, const Shape& shape) {
+    ops::Tokens(be, ids, shape, 5);
+  };
+  CHECK_THROWS_WITH(make({0, 4, 5}, {3}), "[embedding] token 2 is 5, the vocabulary has 0 to 4");
+  CHECK_THROWS_WITH(make({0, -1}, {2}), "[embedding] token 1 is -1, the vocabulary has 0 to 4");
+  CHECK_THROWS_WITH(make({0, 1, 2}, {2, 2}), "[embedding] 3 tokens do not fill (2, 2)");
+}
+
 TEST_CASE("every op's values agree with a double precision reference and stay within bounds") {
   const auto report = std::make_shared<GuardedMemory::Report>();
   Backend be = guarded_backend(1, report);
