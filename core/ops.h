@@ -59,7 +59,8 @@ struct AttentionOptions {
   int64_t heads = 1;
   bool causal = false;
   double dropout = 0;               ///< of the probabilities
-  const Tensor* lengths = nullptr;  ///< (B) int32: later positions are neither seen nor computed
+  const Tensor* lengths = nullptr;  ///< (B) int32: later positions are not seen
+  bool all_queries = false;         ///< these see the others all the same; else their outputs are 0
   AttentionForm form = AttentionForm::blockwise;
 };
 

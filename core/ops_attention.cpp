@@ -104,6 +104,7 @@ Var attention(Context& ctx, const Var& q, const Var& k, const Var& v,
   args.scale = 1 / std::sqrt(static_cast<float>(args.head_width));
   args.causal = options.causal;
   args.lengths = lengths.defined() ? lengths.data<int32_t>() : nullptr;
+  args.all_queries = options.all_queries;
   args.dropout = next_dropout(ctx, "attention", options.dropout);
   if (options.form == AttentionForm::materialized) return materialized(ctx, q, k, v, args, lengths);
 

@@ -68,18 +68,18 @@ Var embedding(Context& ctx, const Var& table, const Tokens& tokens) {
                      tokens.ids.data<int32_t>(), table.value.data(), y.data());
   if (!recording(ctx, table)) return {y};
   // A row of the table gets the sum of the gradients at the positions of its token.
-  return ctx.tape->record(std::move(y), [&be, table = node_of(table), tokens, width](
-                                            Tape& tape, const Tensor& dy) {
-    const GradientSlot g = tape.slot(table);
-    if (!g.accumulate) be.op->fill(be.exec, g.tensor.count(), 0.0F, g.tensor.data());
-    const TokenGroups groups{.groups = tokens.group_ids.count(),
-                             .pieces = tokens.pieces.count() - 1,
-                             .order = tokens.order.data<int32_t>(),
-                             .piece_starts = tokens.pieces.data<int32_t>(),
-                             .group_pieces = tokens.group_pieces.data<int32_t>(),
-                             .ids = tokens.group_ids.data<int32_t>()};
-    be.op->embedding_backward(be.exec, groups, width, dy.data(), g.tensor.data());
-  });
+  return ctx.tape->record(
+      std::move(y), [&be, table = node_of(table), tokens, width](Tape& tape, const Tensor& dy) {
+        const GradientSlot g = tape.slot(table);
+        if (!g.accumulate) be.op->fill(be.exec, g.tensor.count(), 0.0F, g.tensor.data());
+        const TokenGroups groups{.groups = tokens.group_ids.count(),
+                                 .pieces = tokens.pieces.count() - 1,
+                                 .order = tokens.order.data<int32_t>(),
+                                 .piece_starts = tokens.pieces.data<int32_t>(),
+                                 .group_pieces = tokens.group_pieces.data<int32_t>(),
+                                 .ids = tokens.group_ids.data<int32_t>()};
+        be.op->embedding_backward(be.exec, groups, width, dy.data(), g.tensor.data());
+      });
 }
 
 }  // namespace primal::ops

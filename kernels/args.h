@@ -70,7 +70,8 @@ struct AttentionArgs {
   float scale = 1;      ///< of the scores, 1 / sqrt(head_width)
   bool causal = false;  ///< position t sees positions 0..t only
   const int32_t* lengths =
-      nullptr;  ///< (batch): positions from lengths[b] on are not seen; null: all are
+      nullptr;               ///< (batch): positions from lengths[b] on are not seen; null: all are
+  bool all_queries = false;  ///< they see the others all the same; else their outputs are 0
   Dropout
       dropout;  ///< of the probabilities; rows of the mask are padded to a multiple of 128 elements
 };

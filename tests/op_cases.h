@@ -226,6 +226,7 @@ struct AttentionShape {
   int64_t batch, length, heads, head_width;
   bool causal = false;
   std::vector<int32_t> lengths = {};  ///< empty: all positions
+  bool all_queries = false;
 };
 
 /// softmax(q k^T / sqrt(d)) * factors v; factors (batch, heads, length, length).
@@ -235,11 +236,11 @@ inline Values attention(const Values& q, const Values& k, const Values& v, const
   Values out(q.size(), 0.0);
   Values p(a.length);
   for (int64_t b = 0; b < a.batch; ++b) {
-    const int64_t real = a.lengths.empty() ? a.length : a.lengths[b];
+    const int64_t keys = a.lengths.empty() ? a.length : a.lengths[b];
     for (int64_t h = 0; h < a.heads; ++h) {
       const auto at = [&](int64_t t) { return (b * a.length + t) * width + h * a.head_width; };
-      for (int64_t i = 0; i < real; ++i) {
-        const int64_t seen = a.causal ? i + 1 : real;
+      for (int64_t i = 0; i < (a.all_queries && keys > 0 ? a.length : keys); ++i) {
+        const int64_t seen = a.causal ? std::min(i + 1, keys) : keys;
         double top = -std::numeric_limits<double>::infinity();
         for (int64_t j = 0; j < seen; ++j) {
           double score = 0;
@@ -506,11 +507,11 @@ inline OpCase mask_positions(Shape x, std::vector<int32_t> lengths) {
 inline OpCase attention(reference::AttentionShape a, double p, ops::AttentionForm form) {
   const Shape shape{a.batch, a.length, a.heads * a.head_width};
   const bool blockwise = form == ops::AttentionForm::blockwise;
-  OpCase c =
-      make(std::string("attention: ") + (blockwise ? "blockwise " : "materialized ") + text(shape) +
-               " heads " + std::to_string(a.heads) + (a.causal ? " causal" : "") +
-               (a.lengths.empty() ? "" : " lengths") + (p > 0 ? " dropout" : ""),
-           {shape, shape, shape});
+  OpCase c = make(std::string("attention: ") + (blockwise ? "blockwise " : "materialized ") +
+                      text(shape) + " heads " + std::to_string(a.heads) +
+                      (a.causal ? " causal" : "") + (a.lengths.empty() ? "" : " lengths") +
+                      (a.all_queries ? " all queries" : "") + (p > 0 ? " dropout" : ""),
+                  {shape, shape, shape});
   if (!a.lengths.empty()) c.integers = {a.lengths};
   c.op = [=](Context& ctx, const OpOperands& o) {
     ops::AttentionOptions options;
@@ -518,6 +519,7 @@ inline OpCase attention(reference::AttentionShape a, double p, ops::AttentionFor
     options.causal = a.causal;
     options.dropout = p;
     options.lengths = a.lengths.empty() ? nullptr : &o.integers[0];
+    options.all_queries = a.all_queries;
     options.form = form;
     return ops::attention(ctx, o.inputs[0], o.inputs[1], o.inputs[2], options);
   };
@@ -865,6 +867,7 @@ inline std::vector<OpCase> op_cases() {
         add(attention({3, 37, 2, 7, causal, {1, 37, 30}}, p, form));
         add(attention({2, 131, 1, 3, causal, {}}, p, form));
         add(attention({3, 128, 1, 2, causal, {0, 128, 127}}, p, form));
+        add(attention({4, 67, 2, 5, causal, {0, 1, 67, 30}, true}, p, form));
       }
     }
     add(attention({1, 1031, 1, 3, false, {}}, 0, form));
@@ -875,6 +878,7 @@ inline std::vector<OpCase> op_cases() {
       add(attention({1, 67, 2, head_width, false, {}}, 0.25, form));
     }
     add(attention({2, 70, 1, 64, true, {70, 66}}, 0.25, form));
+    add(attention({1, 661, 1, 3, false, {130}, true}, 0.1, form));
     add(large_scores(form));
   }
 

@@ -23,14 +23,16 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 struct Head {
   int64_t offset;   // of the head's first element in (batch, length, heads * head_width)
   int64_t row;      // of its first query in (batch, heads, length)
-  int64_t visible;  // positions that exist
+  int64_t keys;     // that are seen
+  int64_t queries;  // that see them; the others' outputs are 0
 };
 
 Head head_of(const AttentionArgs& a, int64_t item) {
   const int64_t b = item / a.heads;
   const int64_t h = item % a.heads;
-  const int64_t visible = a.lengths != nullptr ? a.lengths[b] : a.length;
-  return {b * a.length * a.heads * a.head_width + h * a.head_width, item * a.length, visible};
+  const int64_t keys = a.lengths != nullptr ? a.lengths[b] : a.length;
+  return {b * a.length * a.heads * a.head_width + h * a.head_width, item * a.length, keys,
+          a.all_queries && keys > 0 ? a.length : keys};
 }
 
 /// Mask factors of keys [first, first + count) of one query row, in `factors` (count rounded up to
@@ -94,7 +96,7 @@ void attend_block(const Exec& exec, const AttentionArgs& a, const Head& head, in
   float* outs = out + head.offset + i * width;
   std::fill_n(maximum, rows, kMinusInfinity);
   std::fill_n(sum, rows, 0.0F);
-  const int64_t end = a.causal ? std::min(head.visible, i + rows) : head.visible;
+  const int64_t end = a.causal ? std::min(head.keys, i + rows) : head.keys;
   for (int64_t j = 0; j < end; j += kKeys) {
     const int64_t keys = std::min(kKeys, end - j);
     scores(exec, a, head.offset, i, rows, j, keys, q, k, s);
@@ -155,7 +157,7 @@ void attention(const Exec& exec, const AttentionArgs& a, const float* q, const f
     const Head head = head_of(a, task / blocks);
     const int64_t i = task % blocks * kQueries;
     const int64_t rows = std::min(kQueries, a.length - i);
-    const int64_t real = std::clamp<int64_t>(head.visible - i, 0, rows);
+    const int64_t real = std::clamp<int64_t>(head.queries - i, 0, rows);
     if (real > 0) attend_block(exec, a, head, i, real, q, k, v, out, log_sum, scratch.mine());
     for (int64_t r = i + real; r < i + rows; ++r) {  // padded queries attend to nothing
       std::fill_n(out + head.offset + r * width, a.head_width, 0.0F);
@@ -179,11 +181,11 @@ void attention_backward(const Exec& exec, const AttentionArgs& a, const Attentio
         std::fill_n(gradient + head.offset + t * width, a.head_width, 0.0F);
       }
     }
-    for (int64_t i = 0; i < head.visible; i += kQueries) {
-      const int64_t rows = std::min(kQueries, head.visible - i);
+    for (int64_t i = 0; i < head.queries; i += kQueries) {
+      const int64_t rows = std::min(kQueries, head.queries - i);
       const float* dout = g.dout + head.offset + i * width;
       const float* out = g.out + head.offset + i * width;
-      const int64_t end = a.causal ? i + rows : head.visible;
+      const int64_t end = a.causal ? std::min(head.keys, i + rows) : head.keys;
       for (int64_t j = 0; j < end; j += kKeys) {
         const int64_t keys = std::min(kKeys, end - j);
         scores(exec, a, head.offset, i, rows, j, keys, g.q, g.k, s);
@@ -271,7 +273,7 @@ void attention_softmax(const Exec& exec, const AttentionArgs& a, float* scores, 
     const Head head = head_of(a, at / a.length);
     const int64_t i = at % a.length;
     float* row = scores + at * a.length;
-    const int64_t count = i < head.visible ? seen(a, i, 0, head.visible) : 0;
+    const int64_t count = i < head.queries ? seen(a, i, 0, head.keys) : 0;
     float top = kMinusInfinity;
 #pragma omp simd reduction(max : top)
     for (int64_t c = 0; c < count; ++c) top = std::max(top, row[c]);

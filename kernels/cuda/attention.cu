@@ -167,11 +167,11 @@ __global__ void __launch_bounds__(kThreads, 2)
     maximum[i] = -INFINITY;
     total[i] = 0;
   }
-  load<S>(a, head, q, first, head.visible, queries);
+  load<S>(a, head, q, first, head.queries, queries);
   const int64_t end = keys_end<S>(a, head, first);
   for (int64_t key = 0; key < end; key += S::kTile) {
     __syncthreads();  // the tile before is used up
-    load<S>(a, head, k, key, head.visible, keys);
+    load<S>(a, head, k, key, head.keys, keys);
     __syncthreads();
     float scores[S::kRows][S::kRows];
     multiply_rows<S>(queries, keys, scores);
@@ -208,14 +208,14 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     put_scores<S>(scores, weights);
     __syncthreads();  // the scores are written, the keys used up
-    load<S>(a, head, v, key, head.visible, keys);
+    load<S>(a, head, v, key, head.keys, keys);
     __syncthreads();
     add_products<S, false>(weights, keys, sums);
   }
 #pragma unroll
   for (int i = 0; i < S::kRows; ++i) {
     const int64_t query = first + ty() * S::kRows + i;
-    const bool real = query < head.visible;
+    const bool real = query < head.queries;
 #pragma unroll
     for (int c = 0; c < S::kColumns; ++c) sums[i][c] = real ? sums[i][c] / total[i] : 0.0F;
     if (tx() == 0 && query < a.length)
@@ -266,7 +266,7 @@ __device__ void score_gradients(const AttentionArgs& a, const Head& head, const 
 #pragma unroll
   for (int i = 0; i < S::kRows; ++i) {
     const int64_t row = query + ty() * S::kRows + i;
-    const bool real = row < head.visible;
+    const bool real = row < head.queries;
     const float shift = real ? log_sum[head.row + row] : 0.0F;
     const float product = real ? products[head.row + row] : 0.0F;
     float factors[S::kRows];
@@ -291,15 +291,15 @@ __global__ void __launch_bounds__(kThreads)
   SharedMemory shared;
   const Tiles<S> t(shared);
   const auto [head, key] = Tile<S>(a);
-  load<S>(a, head, g.k, key, head.visible, t.k);
-  load<S>(a, head, g.v, key, head.visible, t.v);
+  load<S>(a, head, g.k, key, head.keys, t.k);
+  load<S>(a, head, g.v, key, head.keys, t.v);
   float dk[S::kRows][S::kColumns] = {};
   float dv[S::kRows][S::kColumns] = {};
-  const int64_t end = key < head.visible ? head.visible : 0;
+  const int64_t end = key < head.keys ? head.queries : 0;
   for (int64_t query = a.causal ? key : 0; query < end; query += S::kTile) {
     __syncthreads();
-    load<S>(a, head, g.q, query, head.visible, t.q);
-    load<S>(a, head, g.dout, query, head.visible, t.dout);
+    load<S>(a, head, g.q, query, head.queries, t.q);
+    load<S>(a, head, g.dout, query, head.queries, t.dout);
     __syncthreads();
     float dropped[S::kRows][S::kRows];
     float gradient[S::kRows][S::kRows];
@@ -323,14 +323,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   SharedMemory shared;
   const Tiles<S> t(shared);
   const auto [head, query] = Tile<S>(a);
-  load<S>(a, head, g.q, query, head.visible, t.q);
-  load<S>(a, head, g.dout, query, head.visible, t.dout);
+  load<S>(a, head, g.q, query, head.queries, t.q);
+  load<S>(a, head, g.dout, query, head.queries, t.dout);
   float dq[S::kRows][S::kColumns] = {};
   const int64_t end = keys_end<S>(a, head, query);
   for (int64_t key = 0; key < end; key += S::kTile) {
     __syncthreads();
-    load<S>(a, head, g.k, key, head.visible, t.k);
-    load<S>(a, head, g.v, key, head.visible, t.v);
+    load<S>(a, head, g.k, key, head.keys, t.k);
+    load<S>(a, head, g.v, key, head.keys, t.v);
     __syncthreads();
     float dropped[S::kRows][S::kRows];
     float gradient[S::kRows][S::kRows];

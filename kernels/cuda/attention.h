@@ -10,13 +10,15 @@ namespace primal::PRIMAL_DEVICE {
 struct Head {
   int64_t offset;   // of its first element in (batch, length, heads * head_width)
   int64_t row;      // of its first query in (batch, heads, length)
-  int64_t visible;  // positions that exist
+  int64_t keys;     // that are seen
+  int64_t queries;  // that see them; the others' outputs are 0
 };
 
 __device__ inline Head head_of(const AttentionArgs& a, int64_t item) {
   const int64_t b = item / a.heads;
+  const int64_t keys = a.lengths != nullptr ? a.lengths[b] : a.length;
   return {b * a.length * a.heads * a.head_width + item % a.heads * a.head_width, item * a.length,
-          a.lengths != nullptr ? a.lengths[b] : a.length};
+          keys, a.all_queries && keys > 0 ? a.length : keys};
 }
 
 /// The head and first row of the tile that this block works on.
@@ -34,12 +36,12 @@ struct Tile {
 /// Where the keys end that a tile of queries sees.
 template <class S>
 __device__ int64_t keys_end(const AttentionArgs& a, const Head& head, int64_t first) {
-  if (first >= head.visible) return 0;
-  return a.causal && first + S::kTile < head.visible ? first + S::kTile : head.visible;
+  if (first >= head.queries) return 0;
+  return a.causal && first + S::kTile < head.keys ? first + S::kTile : head.keys;
 }
 
 __device__ inline bool sees(const AttentionArgs& a, const Head& head, int64_t query, int64_t key) {
-  return query < head.visible && key < head.visible && (!a.causal || key <= query);
+  return query < head.queries && key < head.keys && (!a.causal || key <= query);
 }
 
 /// Counter and word of the mask that holds an element of query row `row` (of all heads), key `key`:

@@ -166,12 +166,12 @@ __global__ void __launch_bounds__(kBlock)
   float sums[S::kColumns][4] = {};
   float maximum[2] = {-INFINITY, -INFINITY};  // of rows g, g + 8
   float total[2] = {};
-  load<S>(a, head, q, first, S::kTile, head.visible, queries);
+  load<S>(a, head, q, first, S::kTile, head.queries, queries);
   const int64_t end = keys_end<S>(a, head, first);
   for (int64_t key = 0; key < end; key += S::kTile) {
     __syncthreads();  // the tile before is used up
-    load<S>(a, head, k, key, S::kTile, head.visible, keys);
-    load<S>(a, head, v, key, S::kTile, head.visible, values);
+    load<S>(a, head, k, key, S::kTile, head.keys, keys);
+    load<S>(a, head, v, key, S::kTile, head.keys, values);
     if (drops(a.dropout) && key % kMaskKeys == 0) {
       load_mask<S>(a, head, first, S::kTile, key, mask);
     }
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(kBlock)
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int64_t query = first + row_of(i);
-    const bool real = query < head.visible;
+    const bool real = query < head.queries;
 #pragma unroll
     for (int c = 0; c < S::kColumns; ++c) sums[c][i] = real ? sums[c][i] / total[i / 2] : 0.0F;
     if (i % 2 == 0 && lane() % 4 == 0 && query < a.length) {
@@ -236,7 +236,7 @@ struct Query {
   bool real;
   float log_sum, product;
   __device__ Query(const Head& head, int64_t query, const float* log_sums, const float* products)
-      : real(query < head.visible),
+      : real(query < head.queries),
         log_sum(real ? log_sums[head.row + query] : 0.0F),
         product(real ? products[head.row + query] : 0.0F) {}
 };
@@ -260,16 +260,16 @@ __global__ void __launch_bounds__(kBlock)
   auto* values = shared.array<uint32_t>(S::kOperand);
   auto* mask = shared.array<uint32_t>(S::kTile * kMaskWords);
   const auto [head, first] = Tile<S>(a);
-  load<S>(a, head, g.q, first, S::kTile, head.visible, queries);
-  load<S>(a, head, g.dout, first, S::kTile, head.visible, douts);
+  load<S>(a, head, g.q, first, S::kTile, head.queries, queries);
+  load<S>(a, head, g.dout, first, S::kTile, head.queries, douts);
   const Query rows[2] = {Query(head, first + row_of(0), g.log_sum, products),
                          Query(head, first + row_of(2), g.log_sum, products)};
   float dq[S::kColumns][4] = {};
   const int64_t end = keys_end<S>(a, head, first);
   for (int64_t key = 0; key < end; key += S::kTile) {
     __syncthreads();
-    load<S>(a, head, g.k, key, S::kTile, head.visible, keys);
-    load<S>(a, head, g.v, key, S::kTile, head.visible, values);
+    load<S>(a, head, g.k, key, S::kTile, head.keys, keys);
+    load<S>(a, head, g.v, key, S::kTile, head.keys, values);
     if (drops(a.dropout) && key % kMaskKeys == 0) {
       load_mask<S>(a, head, first, S::kTile, key, mask);
     }
@@ -305,15 +305,15 @@ __global__ void __launch_bounds__(kBlock)
   auto* douts = shared.array<uint32_t>(kQueries * S::kStride);
   auto* mask = shared.array<uint32_t>(kQueries * kMaskWords);
   const auto [head, first] = Tile<S>(a);
-  load<S>(a, head, g.k, first, S::kTile, head.visible, keys);
-  load<S>(a, head, g.v, first, S::kTile, head.visible, values);
+  load<S>(a, head, g.k, first, S::kTile, head.keys, keys);
+  load<S>(a, head, g.v, first, S::kTile, head.keys, values);
   float dk[S::kColumns][4] = {};
   float dv[S::kColumns][4] = {};
-  const int64_t end = first < head.visible ? head.visible : 0;
+  const int64_t end = first < head.keys ? head.queries : 0;
   for (int64_t query = a.causal ? first : 0; query < end; query += kQueries) {
     __syncthreads();
-    load<S>(a, head, g.q, query, kQueries, head.visible, queries);
-    load<S>(a, head, g.dout, query, kQueries, head.visible, douts);
+    load<S>(a, head, g.q, query, kQueries, head.queries, queries);
+    load<S>(a, head, g.dout, query, kQueries, head.queries, douts);
     if (drops(a.dropout)) load_mask<S>(a, head, query, kQueries, first, mask);
     __syncthreads();
     float scores[kQueries / 8][4];

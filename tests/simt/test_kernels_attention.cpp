@@ -182,7 +182,7 @@ AttentionArgs attention_args(int64_t batch, int64_t heads, int64_t length, int64
 std::string text(const AttentionArgs& a) {
   return "length " + std::to_string(a.length) + ", width " + std::to_string(a.head_width) +
          (a.causal ? ", causal" : "") + (a.lengths != nullptr ? ", padded" : "") +
-         (a.dropout.active() ? ", dropout" : "");
+         (a.all_queries ? ", all queries" : "") + (a.dropout.active() ? ", dropout" : "");
 }
 
 /// Forward, then backward from the CPU's forward, which is float32: operands are bfloat16 already
@@ -227,18 +227,18 @@ void check_attention(AttentionArgs a, bool padded, Precision precision = Precisi
   const Guarded<int32_t> device_lengths(lengths);
   if (padded) a.lengths = device_lengths.data();
   const int64_t width = a.heads * a.head_width;
-  const auto draw = [&] {
+  const auto draw = [&](bool spoil) {
     Values x = uniform(rng, a.batch * a.length * width);
     if (precision == Precision::bf16) {
       for (float& value : x) value = round_to_bf16(value);
     }
-    spoil_padding(x, a.lengths, a.length, width);
+    if (spoil) spoil_padding(x, a.lengths, a.length, width);
     return Floats(x);
   };
-  const Floats q = draw();
-  const Floats k = draw();
-  const Floats v = draw();
-  check_attention(a, q, k, v, draw(), precision);
+  const Floats q = draw(!a.all_queries);
+  const Floats k = draw(true);
+  const Floats v = draw(true);
+  check_attention(a, q, k, v, draw(!a.all_queries), precision);
 }
 
 /// Scores (batch, heads, length, length) with `hidden` where a query does not see the key.
@@ -249,8 +249,8 @@ Values hidden_scores(std::mt19937& rng, const AttentionArgs& a, float hidden) {
     const int64_t key = i % a.length;
     const int64_t query = i / a.length % a.length;
     const int64_t b = i / (a.heads * a.length * a.length);
-    const int64_t visible = a.lengths != nullptr ? a.lengths[b] : a.length;
-    const bool seen = query < visible && key < visible && (!a.causal || key <= query);
+    const int64_t keys = a.lengths != nullptr ? a.lengths[b] : a.length;
+    const bool seen = (a.all_queries || query < keys) && key < keys && (!a.causal || key <= query);
     scores[at] = seen ? 8 * scores[at] : hidden;
   }
   return scores;
@@ -411,6 +411,19 @@ TEST_CASE("simt kernels: blockwise attention is the CPU's at every edge of a til
     }
   }
   check_attention(attention_args(1, 2, 128, 8, false, 0.25), false);  // mask rows end with a block
+}
+
+TEST_CASE("simt kernels: padded queries attend on request") {
+  for (const Precision precision : {Precision::float32, Precision::bf16}) {
+    for (const int64_t length : {7, 65, 130}) {
+      for (const bool causal : {false, true}) {
+        AttentionArgs a = attention_args(3, 1, length, 30, causal, causal ? 0.0 : 0.25);
+        a.all_queries = true;
+        check_attention(a, true, precision);
+        if (precision == Precision::float32) check_softmax(a, true, kNan);
+      }
+    }
+  }
 }
 
 TEST_CASE("simt kernels: attention on tensor cores is the CPU's up to the rounding to bfloat16") {
