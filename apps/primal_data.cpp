@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "core/saved_model.h"
 #include "data/inspect.h"
+#include "data/listops_generate.h"
 #include "data/uea_generate.h"
 
 namespace {
@@ -35,8 +36,33 @@ void add_inspect(CLI::App& app, Job& job) {
   });
 }
 
+void add_generate_listops(CLI::App& command, Job& job) {
+  CLI::App* listops = command.add_subcommand(
+      "listops", "the Long Range Arena's ListOps by the rules of its release, as .tsv");
+  auto output = std::make_shared<std::string>();
+  auto options = std::make_shared<ListOpsOptions>();
+  add_path_option(*listops, "--output", *output, "DIR", "folder; the files go to DIR/listops-1000")
+      ->required();
+  listops->add_option("--seed", options->seed, "the same seed gives the same bytes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  listops->add_option("--train", options->train, "training rows")->capture_default_str();
+  listops->add_option("--validation", options->validation, "validation rows")
+      ->capture_default_str();
+  listops->add_option("--test", options->test, "test rows")->capture_default_str();
+  listops->add_flag("--overwrite", options->overwrite, "replace existing files");
+  listops->callback([=, &job] {
+    job = [=] {
+      for (const std::filesystem::path& path : generate_listops(*options, *output)) {
+        std::cout << "wrote " << path.string() << "\n";
+      }
+      return 0;
+    };
+  });
+}
+
 void add_generate(CLI::App& app, Job& job) {
-  CLI::App* command = app.add_subcommand("generate", "Make a small learnable data set");
+  CLI::App* command = app.add_subcommand("generate", "Make a data set");
   command->require_subcommand(1);
   CLI::App* uea = command->add_subcommand("uea", "multivariate series of unequal length, as .ts");
   auto output = std::make_shared<std::string>();
@@ -49,6 +75,7 @@ void add_generate(CLI::App& app, Job& job) {
   uea->add_option("--train", options->train, "training cases")->capture_default_str();
   uea->add_option("--test", options->test, "test cases")->capture_default_str();
   uea->add_flag("--overwrite", options->overwrite, "replace existing files");
+  add_generate_listops(*command, job);
   uea->callback([=, &job] {
     job = [=] {
       const GeneratedFiles files = generate_uea(*options, *output);

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/parameters.h"
@@ -28,6 +29,19 @@ class AuxLosses {
   std::map<std::string, std::vector<Var>> losses_;
 };
 
+/// The part of an update's batch that a forward pass computes.
+struct BatchPart {
+  int64_t first = 0;  ///< examples of the batch before it
+  int64_t count = 0;  ///< its examples
+  /// Gradients are added to those of the parts before.
+  bool add = false;
+  /// J of each Primal-Attention layer over the whole batch, where its loss is one of the whole
+  /// batch; else empty.
+  std::vector<double> objectives{};
+  /// The part's share in these, divided by its share of the examples.
+  double objective_weight = 1;
+};
+
 /// What a forward pass needs: where it runs, the parameters, and, when training, the tape and the
 /// random masks. `tape == nullptr` evaluates without gradients.
 struct Context {
@@ -35,7 +49,15 @@ struct Context {
   Context(Backend& on, ParameterSet& with) : backend(on), parameters(with) {}
   /// Training.
   Context(Backend& on, ParameterSet& with, Tape& record, Rng masks)
-      : backend(on), parameters(with), tape(&record), rng(masks), training(true) {}
+      : Context(on, with, &record, masks, {}) {}
+  /// Training on a part of a batch; without a tape only for its losses.
+  Context(Backend& on, ParameterSet& with, Tape* record, Rng masks, BatchPart of)
+      : backend(on),
+        parameters(with),
+        tape(record),
+        rng(masks),
+        training(true),
+        part(std::move(of)) {}
 
   Backend& backend;
   ParameterSet& parameters;
@@ -43,6 +65,7 @@ struct Context {
   Rng rng{0, 0};
   bool training = false;
   AuxLosses aux;
+  BatchPart part{};
 
   /// The parameter as an operand; used twice, it gets both gradients added.
   Var use(Parameter parameter) {
@@ -51,7 +74,7 @@ struct Context {
       if (const auto found = leaves_.find(parameter.index); found != leaves_.end()) {
         var.node = found->second;
       } else {
-        var.node = tape->leaf(parameters.gradient(parameter));
+        var.node = tape->leaf(parameters.gradient(parameter), part.add);
         leaves_.emplace(parameter.index, var.node);
       }
     }

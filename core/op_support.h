@@ -41,8 +41,10 @@ inline Var node_of(const Var& var) {
   return {Tensor(), var.node};
 }
 
-/// The mask of the next dropout of this step; keeps all in evaluation.
-inline Dropout next_dropout(Context& ctx, std::string_view op, double p) {
+/// The mask of the next dropout of this step, for `count` elements; keeps all in evaluation. A part
+/// of a batch gets the whole batch's mask from where its examples begin, where an example's
+/// elements are whole blocks of the mask.
+inline Dropout next_dropout(Context& ctx, std::string_view op, double p, int64_t count) {
   if (!(p >= 0 && p < 1)) fail("[{}] dropout must be in [0, 1), got {}", op, p);
   Dropout dropout;
   if (!ctx.training || p == 0) return dropout;
@@ -52,6 +54,11 @@ inline Dropout next_dropout(Context& ctx, std::string_view op, double p) {
   dropout.op = key.op;
   dropout.keep_below = static_cast<uint32_t>(std::lround((1 - p) * 65536));
   dropout.scale = static_cast<float>(1 / (1 - p));
+  if (ctx.part.first > 0) {
+    constexpr int64_t kBlock = 128;
+    const int64_t blocks = (count / ctx.part.count + kBlock - 1) / kBlock;
+    dropout.first = static_cast<uint64_t>(ctx.part.first * blocks);
+  }
   return dropout;
 }
 

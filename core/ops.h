@@ -51,6 +51,13 @@ Var reshape(Context& ctx, const Var& x, Shape shape);
 /// x (B, N, D), zero at positions from lengths[b] on. lengths (B) int32.
 Var mask_positions(Context& ctx, const Var& x, const Tensor& lengths);
 
+/// Mean over positions, x (B, N, D) -> (B, D): the sum over the first lengths[b] positions (all
+/// without lengths), divided by N, or with `own_length` by lengths[b]. lengths (B) int32.
+Var mean_positions(Context& ctx, const Var& x, const Tensor* lengths, bool own_length);
+
+/// Of two rows a, b each: x (2 B, D) -> (B, 4 D), the features a, b, a * b, a - b.
+Var pair_features(Context& ctx, const Var& x);
+
 /// How canonical attention is computed: block by block, or with all H x N x N probabilities in
 /// memory.
 enum class AttentionForm : uint8_t { blockwise, materialized };

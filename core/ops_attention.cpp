@@ -105,7 +105,10 @@ Var attention(Context& ctx, const Var& q, const Var& k, const Var& v,
   args.causal = options.causal;
   args.lengths = lengths.defined() ? lengths.data<int32_t>() : nullptr;
   args.all_queries = options.all_queries;
-  args.dropout = next_dropout(ctx, "attention", options.dropout);
+  // Rows of the mask are padded to whole blocks.
+  const int64_t row = (args.length + 127) / 128 * 128;
+  args.dropout =
+      next_dropout(ctx, "attention", options.dropout, args.batch * args.heads * args.length * row);
   if (options.form == AttentionForm::materialized) return materialized(ctx, q, k, v, args, lengths);
 
   Tensor out = be.empty(shape);

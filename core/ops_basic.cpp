@@ -101,7 +101,7 @@ Var add_position(Context& ctx, const Var& x, const Var& position, float scale) {
 
 Var dropout(Context& ctx, const Var& x, double p) {
   Backend& be = ctx.backend;
-  const Dropout mask = next_dropout(ctx, "dropout", p);
+  const Dropout mask = next_dropout(ctx, "dropout", p, x.value.count());
   if (!mask.active()) return x;
   Tensor y = be.empty(x.shape());
   be.op->dropout(be.exec, y.count(), mask, x.value.data(), y.data(), false);
@@ -114,7 +114,7 @@ Var dropout(Context& ctx, const Var& x, double p) {
 
 Var activation(Context& ctx, const Var& x, Activation kind, double dropout) {
   Backend& be = ctx.backend;
-  const Dropout mask = next_dropout(ctx, "activation", dropout);
+  const Dropout mask = next_dropout(ctx, "activation", dropout, x.value.count());
   Tensor y = be.empty(x.shape());
   be.op->activation(be.exec, y.count(), kind, mask, x.value.data(), y.data());
   if (!recording(ctx, x)) return {y};
@@ -128,7 +128,7 @@ Var activation(Context& ctx, const Var& x, Activation kind, double dropout) {
 Var add_dropout(Context& ctx, const Var& x, const Var& y, double dropout) {
   Backend& be = ctx.backend;
   expect_shape("add_dropout", "the branch", x.shape(), y.shape());
-  const Dropout mask = next_dropout(ctx, "add_dropout", dropout);
+  const Dropout mask = next_dropout(ctx, "add_dropout", dropout, x.value.count());
   Tensor sum = be.empty(x.shape());
   be.op->add_dropout(be.exec, sum.count(), mask, x.value.data(), y.value.data(), sum.data());
   if (!recording(ctx, x, y)) return {sum};
@@ -193,6 +193,40 @@ Var mask_positions(Context& ctx, const Var& x, const Tensor& lengths) {
   return ctx.tape->record(std::move(y), [run, x = node_of(x)](Tape& tape, const Tensor& dy) {
     const GradientSlot g = tape.slot(x);
     run(dy, g.tensor, g.accumulate);
+  });
+}
+
+Var mean_positions(Context& ctx, const Var& x, const Tensor* lengths, bool own_length) {
+  Backend& be = ctx.backend;
+  expect_rank("mean_positions", "input", 3, x.shape());
+  const Shape shape = x.shape();
+  const Tensor kept = lengths != nullptr ? *lengths : Tensor();
+  if (kept.defined()) expect_shape("mean_positions", "lengths", {shape[0]}, kept.shape());
+  const int32_t* given = kept.defined() ? kept.data<int32_t>() : nullptr;
+  Tensor y = be.empty({shape[0], shape[2]});
+  be.op->mean_positions(be.exec, shape[0], shape[1], shape[2], given, own_length, x.value.data(),
+                        y.data());
+  if (!recording(ctx, x)) return {y};
+  return ctx.tape->record(std::move(y), [&be, x = node_of(x), shape, kept, given, own_length](
+                                            Tape& tape, const Tensor& dy) {
+    const GradientSlot g = tape.slot(x);
+    be.op->mean_positions_backward(be.exec, shape[0], shape[1], shape[2], given, own_length,
+                                   dy.data(), g.tensor.data(), g.accumulate);
+  });
+}
+
+Var pair_features(Context& ctx, const Var& x) {
+  Backend& be = ctx.backend;
+  expect_rank("pair_features", "input", 2, x.shape());
+  const Shape shape = x.shape();
+  if (shape[0] % 2 != 0) fail("[pair_features] input must have rows in twos, got {}", shape.text());
+  Tensor y = be.empty({shape[0] / 2, 4 * shape[1]});
+  be.op->pair_features(be.exec, shape[0] / 2, shape[1], x.value.data(), y.data());
+  if (!recording(ctx, x)) return {y};
+  return ctx.tape->record(std::move(y), [&be, x, shape](Tape& tape, const Tensor& dy) {
+    const GradientSlot g = tape.slot(x);
+    be.op->pair_features_backward(be.exec, shape[0] / 2, shape[1], x.value.data(), dy.data(),
+                                  g.tensor.data(), g.accumulate);
   });
 }
 

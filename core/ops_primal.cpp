@@ -376,6 +376,20 @@ Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const
   Tensor j = be.empty({args.batch});
   Tensor loss = be.empty({1});
   be.op->ksvd(be.exec, args, j.data(), loss.data());
+  if (!options.per_sample) {
+    const size_t layer = ctx.aux.of("ksvd objective").size();
+    const Tensor own = be.empty({1});
+    be.op->copy(be.exec, 1, j.data(), own.data());
+    ctx.aux.add("ksvd objective", {own});
+    if (!ctx.part.objectives.empty()) {
+      // Of a part with its own J_p, whose weighted sum over the parts is J: the slope of J^2 there,
+      // and 2 J J_p - J^2, whose weighted sum is J^2.
+      const double whole = ctx.part.objectives.at(layer);
+      be.op->fill(be.exec, 1, static_cast<float>(-whole * whole), loss.data());
+      be.op->scale(be.exec, 1, static_cast<float>(2 * whole), own.data(), loss.data(), true);
+      be.op->fill(be.exec, j.count(), static_cast<float>(whole), j.data());
+    }
+  }
   if (!recording(ctx, e, r, lambda, trace_e, trace_r)) return {loss};
   return ctx.tape->record(std::move(loss), [&be, e, r, lambda, trace_e, trace_r, lengths, args, j](
                                                Tape& tape, const Tensor& dloss) {

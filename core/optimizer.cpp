@@ -15,13 +15,13 @@ namespace {
 class Adam : public OptimizerRule {
  public:
   std::string_view kind() const override { return "adam"; }
-  AdamStep update(int64_t step, double rate) const override {
+  AdamStep update(int64_t step, double rate, double decay1) const override {
     const auto t = static_cast<double>(step);
     return {.l2 = static_cast<float>(weight_decay),
-            .beta1 = static_cast<float>(beta1),
+            .beta1 = static_cast<float>(decay1),
             .beta2 = static_cast<float>(beta2),
             .eps = static_cast<float>(eps),
-            .step_size = static_cast<float>(rate / (1 - std::pow(beta1, t))),
+            .step_size = static_cast<float>(rate / (1 - std::pow(decay1, t))),
             .second_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)))};
   }
 };
@@ -30,8 +30,8 @@ class Adam : public OptimizerRule {
 class AdamW final : public Adam {
  public:
   std::string_view kind() const override { return "adamw"; }
-  AdamStep update(int64_t step, double rate) const override {
-    AdamStep adam = Adam::update(step, rate);
+  AdamStep update(int64_t step, double rate, double decay1) const override {
+    AdamStep adam = Adam::update(step, rate, decay1);
     adam.l2 = 0;
     adam.decay = static_cast<float>(1 - rate * weight_decay);
     return adam;
@@ -43,18 +43,18 @@ class AdamW final : public Adam {
 class RAdam final : public OptimizerRule {
  public:
   std::string_view kind() const override { return "radam"; }
-  AdamStep update(int64_t step, double rate) const override {
+  AdamStep update(int64_t step, double rate, double decay1) const override {
     const auto t = static_cast<double>(step);
     const double decay2 = std::pow(beta2, t);
     const double rho_max = 2 / (1 - beta2) - 1;
     const double rho = rho_max - 2 * t * decay2 / (1 - decay2);
     const bool adaptive = rho >= 5;
-    double size = rate / (1 - std::pow(beta1, t));
+    double size = rate / (1 - std::pow(decay1, t));
     if (adaptive) {
       size *= std::sqrt((1 - decay2) * (rho - 4) / (rho_max - 4) * (rho - 2) / rho * rho_max /
                         (rho_max - 2));
     }
-    return {.beta1 = static_cast<float>(beta1),
+    return {.beta1 = static_cast<float>(decay1),
             .beta2 = static_cast<float>(beta2),
             .eps = static_cast<float>(eps),
             .decay = static_cast<float>(1 - rate * weight_decay),
@@ -101,11 +101,12 @@ Optimizer::Optimizer(const OptimizerRule& rule, ParameterSet& parameters, Backen
   backend.op->fill(backend.exec, second_.count(), 0.0F, second_.data());
 }
 
-void Optimizer::update(double lr) {
+void Optimizer::update(const Rates& rates) {
   backend_.op->clip(backend_.exec, parameters_.count(), static_cast<float>(rule_.clip_norm),
                     parameters_.gradients().data(), clip_.data());
   const float* factor = clip_.data() + 1;
-  backend_.op->adam(backend_.exec, parameters_.count(), rule_.update(++steps_, lr), factor,
+  backend_.op->adam(backend_.exec, parameters_.count(),
+                    rule_.update(++steps_, rates.lr, rates.beta1.value_or(rule_.beta1)), factor,
                     parameters_.gradients().data(), first_.data(), second_.data(),
                     parameters_.values().data());
 }

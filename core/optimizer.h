@@ -8,6 +8,7 @@
 
 #include "core/config.h"
 #include "core/parameters.h"
+#include "core/schedule.h"
 
 namespace primal {
 
@@ -18,8 +19,10 @@ class OptimizerRule {
   virtual std::string_view kind() const = 0;
   void fields(Fields& f);
 
-  /// The coefficients of update number `step` (1, 2, ...) at learning rate `lr`, before clipping.
-  virtual AdamStep update(int64_t step, double lr) const = 0;
+  /// The coefficients of update number `step` (1, 2, ...) at learning rate `rate`, before clipping.
+  /// `decay1` is the decay of the first moment now, as a schedule may change it.
+  virtual AdamStep update(int64_t step, double rate, double decay1) const = 0;
+  AdamStep update(int64_t step, double rate) const { return update(step, rate, beta1); }
 
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -38,9 +41,9 @@ class Optimizer {
   /// All three must outlive the optimizer; the parameters are allocated already.
   Optimizer(const OptimizerRule& rule, ParameterSet& parameters, Backend& backend);
 
-  /// One update at learning rate `lr`; gradients longer than clip_norm are shortened to it. All of
+  /// One update; gradients longer than clip_norm are shortened to it. All of
   /// it stays on the device. When the gradient is not finite, no parameter or moment changes.
-  void update(double lr);
+  void update(const Rates& rates);
   /// (1): Euclidean norm of all gradients at the last update, before clipping.
   Tensor gradient_norm() const { return clip_.slice(0, {1}); }
 

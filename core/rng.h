@@ -46,9 +46,9 @@ class Rng {
   MaskKey key_;
 };
 
-/// 64-bit FNV-1a, used to key random streams by name.
-constexpr uint64_t hash_name(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325;
+/// 64-bit FNV-1a, used to key random streams by name and as a checksum. Pass the last result to go
+/// on with more bytes.
+constexpr uint64_t hash_name(std::string_view name, uint64_t hash = 0xcbf29ce484222325) {
   for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
   return hash;
 }

@@ -73,20 +73,32 @@ void EarlyStopping::fields(Fields& f) {
 }
 
 void TrainConfig::fields(Fields& f) {
-  f.field("epochs", epochs, between(1, 1000000000), "passes over the training split");
+  f.field("epochs", epochs, between(0, 1000000000),
+          "passes over the training split; 0: until max_steps");
   f.field("max_steps", max_steps, between(0, int64_t{1} << 60),
           "stop after this many updates; 0: no limit");
   f.field("batch", batch, at_least(1),
           "examples per update; what remains at the end of an epoch is a smaller update");
+  f.field("accumulate", accumulate, at_least(1),
+          "compute an update's examples in so many parts, one after the other, to save memory");
   f.field("evaluate_batch", evaluate_batch, at_least(1), "examples at a time when scoring a split");
   f.field("evaluate_every", evaluate_every, at_least(1),
           "score the evaluation splits every so many epochs, and at the end");
+  f.field("evaluate_every_steps", evaluate_every_steps, at_least(0),
+          "score them every so many updates instead; 0: by epochs");
   f.field("log_every", log_every, at_least(1),
           "write a line of step metrics, and wait for a GPU, every so many updates");
   f.field("save_every", save_every, at_least(1),
           "save a checkpoint every so many epochs, and at the end, at a new best and when stopped");
+  f.field("save_every_steps", save_every_steps, at_least(0),
+          "save one every so many updates as well; 0: by epochs alone");
   f.field("keep_last", keep_last, at_least(1), "newest checkpoints to keep, besides the best");
   f.section("early_stopping", early_stopping, "judged on the validation split, else on test");
+}
+
+void TrainConfig::check() const {
+  if (epochs == 0 && max_steps == 0)
+    fail("train: epochs is 0, so that max_steps must say when to end");
 }
 
 RunConfig RunConfig::for_task(std::string_view task) {

@@ -24,14 +24,18 @@ struct TrainConfig {
   int64_t epochs = 100;
   int64_t max_steps = 0;
   int64_t batch = 16;
+  int64_t accumulate = 1;
   int64_t evaluate_batch = 32;
   int64_t evaluate_every = 1;
+  int64_t evaluate_every_steps = 0;
   int64_t log_every = 1;
   int64_t save_every = 5;
+  int64_t save_every_steps = 0;
   int64_t keep_last = 2;
   EarlyStopping early_stopping;
 
   void fields(Fields& f);
+  void check() const;
 };
 
 /// All that decides a run. Move-only.

@@ -69,7 +69,8 @@ class Cosine final : public WithWarmup {
 };
 
 /// Smith and Topin, 2019, in its linear form: up to the peak, reached by the last warm-up update,
-/// then down, reaching the lowest rate in the last update of the run.
+/// then down, reaching the lowest rate in the last update of the run. The first moment's decay goes
+/// the other way, down and up again.
 class OneCycle final : public Schedule {
  public:
   std::string_view kind() const override { return "one_cycle"; }
@@ -78,23 +79,40 @@ class OneCycle final : public Schedule {
             "updates until the rate reaches optimizer.lr");
     f.field("start_divisor", start_divisor_, at_least(1), "the first rate is optimizer.lr / this");
     f.field("end_divisor", end_divisor_, at_least(1), "the last rate is the first rate / this");
+    f.field("cycle_momentum", cycle_momentum_,
+            "whether beta1 falls from max_momentum to base_momentum and rises again, in place of "
+            "optimizer.beta1");
+    f.field("base_momentum", base_momentum_, half_open(0, 1), "beta1 at the highest rate");
+    f.field("max_momentum", max_momentum_, half_open(0, 1), "beta1 at the first and last rate");
   }
   double rate(double peak, int64_t step, int64_t steps) const override {
     const double start = peak / start_divisor_;
-    const int64_t top = warmup_steps_ - 1;
-    const int64_t last = std::max(steps - 1, top + 1);
-    if (step <= top) {
-      return between_rates(start, peak,
-                           top == 0 ? 1 : static_cast<double>(step) / static_cast<double>(top));
-    }
-    return between_rates(peak, start / end_divisor_,
-                         static_cast<double>(step - top) / static_cast<double>(last - top));
+    return along(step, steps, start, peak, start / end_divisor_);
+  }
+  std::optional<double> beta1(int64_t step, int64_t steps) const override {
+    if (!cycle_momentum_) return {};
+    return along(step, steps, max_momentum_, base_momentum_, max_momentum_);
   }
 
  private:
+  /// From `start` over `top` to `end`.
+  double along(int64_t step, int64_t steps, double start, double top, double end) const {
+    const int64_t turn = warmup_steps_ - 1;
+    const int64_t last = std::max(steps - 1, turn + 1);
+    if (step <= turn) {
+      return between_rates(start, top,
+                           turn == 0 ? 1 : static_cast<double>(step) / static_cast<double>(turn));
+    }
+    return between_rates(top, end,
+                         static_cast<double>(step - turn) / static_cast<double>(last - turn));
+  }
+
   int64_t warmup_steps_ = 1;
   double start_divisor_ = 25;
   double end_divisor_ = 1e4;
+  bool cycle_momentum_ = true;
+  double base_momentum_ = 0.85;
+  double max_momentum_ = 0.95;
 };
 
 /// Vaswani et al., 2017.

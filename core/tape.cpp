@@ -5,8 +5,9 @@
 
 namespace primal {
 
-NodeId Tape::leaf(Tensor gradient) {
+NodeId Tape::leaf(Tensor gradient, bool add) {
   Node node;
+  node.written = add;
   node.shape = gradient.shape();
   node.gradient = std::move(gradient);
   node.leaf = true;
@@ -60,13 +61,13 @@ void Tape::give(const Var& input, const Tensor& gradient) {
   combine(backend_.exec, gradient.count(), gradient.data(), target.tensor.data());
 }
 
-void Tape::backward(const Var& loss) {
+void Tape::backward(const Var& loss, double scale) {
   if (loss.value.count() != 1) {
     fail("[tape] backward starts from a single number, got {}", loss.shape().text());
   }
   if (!loss.needs_gradient()) fail("[tape] the loss depends on no parameter");
   const GradientSlot seed = slot(loss);
-  backend_.op->fill(backend_.exec, 1, 1.0F, seed.tensor.data());
+  backend_.op->fill(backend_.exec, 1, static_cast<float>(scale), seed.tensor.data());
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     if (node->leaf) {
       if (!node->written) {

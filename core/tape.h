@@ -35,8 +35,9 @@ class Tape {
  public:
   explicit Tape(Backend& backend) : backend_(backend) {}
 
-  /// A parameter, whose gradient is written into `gradient` (zeros if nothing depends on it).
-  NodeId leaf(Tensor gradient);
+  /// A parameter, whose gradient is written into `gradient` (zeros if nothing depends on it), or
+  /// with `add` added to what is there.
+  NodeId leaf(Tensor gradient, bool add = false);
 
   using Backward = std::function<void(Tape&, const Tensor& gradient)>;
   /// An op's result; `backward` gets the result's gradient and fills its inputs' through slot() or
@@ -50,8 +51,8 @@ class Tape {
   /// when it is the first.
   void give(const Var& input, const Tensor& gradient);
 
-  /// Fills the gradients of everything `loss`, a single number, depends on.
-  void backward(const Var& loss);
+  /// Fills the gradients of everything `loss`, a single number, depends on: those of scale * loss.
+  void backward(const Var& loss, double scale = 1);
 
  private:
   struct Node {

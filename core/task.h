@@ -23,6 +23,9 @@ struct BatchLoss {
   Tensor ksvd_loss;   ///< mean over primal layers, not weighted; undefined when the model has none
   Tensor correct;     ///< number of right predictions; undefined when the task has no such thing
   int64_t count = 0;  ///< examples in the batch
+  /// What the KSVD moments of the batch ran over, for batches of other sizes to be weighed by:
+  /// positions, or examples where these are all alike.
+  int64_t moments = 0;
 };
 
 struct EvaluateOptions {
@@ -45,8 +48,11 @@ class Task {
   virtual ParameterSet& parameters() = 0;
 
   virtual int64_t train_size() const = 0;
-  /// The loss of these training examples. ctx.tape may be null.
+  /// The loss of these training examples, of a batch or a part of one. ctx.tape may be null.
   virtual BatchLoss train_loss(Context& ctx, std::span<const int64_t> examples) = 0;
+  /// Whether the loss of a batch is more than the mean of its examples' losses, by way of
+  /// BatchPart::objectives.
+  virtual bool couples_examples() const { return false; }
 
   /// Splits to score after each epoch, e.g. {"validation", "test"}; "train" can always be scored
   /// too.

@@ -75,24 +75,66 @@ std::vector<int64_t> epoch_order(uint64_t seed, int64_t epoch, int64_t size) {
 }
 
 PendingFigures start_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
-                          int64_t step, double lr, std::span<const int64_t> examples) {
-  Tape tape(backend);
-  Context ctx(backend, task.parameters(), tape, Rng(seed, static_cast<uint64_t>(step)));
-  const BatchLoss loss = task.train_loss(ctx, examples);
-  tape.backward(loss.total);
-  optimizer.update(lr);
-  PendingFigures pending{.step = step,
-                         .lr = lr,
-                         .count = loss.count,
-                         .has_ksvd = loss.ksvd_loss.defined(),
-                         .has_correct = loss.correct.defined(),
-                         .values = backend.empty({5})};
-  float* to = pending.values.data();
-  for (const Tensor& figure : {loss.total.value, loss.task_loss, optimizer.gradient_norm(),
-                               loss.ksvd_loss, loss.correct}) {
-    if (figure.defined()) backend.op->copy(backend.exec, 1, figure.data(), to);
-    ++to;
+                          int64_t step, const Rates& rates, std::span<const int64_t> examples,
+                          int64_t parts) {
+  const Rng masks(seed, static_cast<uint64_t>(step));
+  const auto size = std::ssize(examples);
+  parts = std::min(parts, size);
+  const auto part_of = [&](int64_t i) {
+    const int64_t first = size * i / parts;
+    return BatchPart{.first = first, .count = size * (i + 1) / parts - first, .add = i > 0};
+  };
+  const auto examples_of = [&](const BatchPart& part) {
+    return examples.subspan(static_cast<size_t>(part.first), static_cast<size_t>(part.count));
+  };
+  // What the parts' losses need to know of the whole batch.
+  std::vector<double> objectives;
+  std::vector<int64_t> moments(static_cast<size_t>(parts), 1);
+  int64_t all_moments = 0;
+  if (parts > 1 && task.couples_examples()) {
+    for (int64_t i = 0; i < parts; ++i) {
+      Context ctx(backend, task.parameters(), nullptr, masks, part_of(i));
+      const BatchLoss loss = task.train_loss(ctx, examples_of(ctx.part));
+      moments[static_cast<size_t>(i)] = loss.moments;
+      all_moments += loss.moments;
+      const std::vector<Var>& own = ctx.aux.of("ksvd objective");
+      objectives.resize(own.size());
+      for (size_t layer = 0; layer < own.size(); ++layer) {
+        objectives[layer] += static_cast<double>(download(backend, own[layer].value)[0]) *
+                             static_cast<double>(loss.moments);
+      }
+    }
+    for (double& objective : objectives) objective /= static_cast<double>(all_moments);
   }
+
+  PendingFigures pending{.step = step, .lr = rates.lr, .count = size, .values = backend.empty({5})};
+  float* const to = pending.values.data();
+  backend.op->fill(backend.exec, 5, 0.0F, to);
+  for (int64_t i = 0; i < parts; ++i) {
+    Tape tape(backend);
+    Context ctx(backend, task.parameters(), &tape, masks, part_of(i));
+    const double share = static_cast<double>(ctx.part.count) / static_cast<double>(size);
+    if (!objectives.empty()) {
+      ctx.part.objectives = objectives;
+      ctx.part.objective_weight = static_cast<double>(moments[static_cast<size_t>(i)]) /
+                                  static_cast<double>(all_moments) / share;
+    }
+    const BatchLoss loss = task.train_loss(ctx, examples_of(ctx.part));
+    tape.backward(loss.total, share);
+    const auto add = [&](int figure, const Tensor& value, double weight) {
+      if (!value.defined()) return;
+      backend.op->scale(backend.exec, 1, static_cast<float>(weight), value.data(), to + figure,
+                        true);
+    };
+    add(0, loss.total.value, share);
+    add(1, loss.task_loss, share);
+    add(3, loss.ksvd_loss, share * ctx.part.objective_weight);
+    add(4, loss.correct, 1);
+    pending.has_ksvd = loss.ksvd_loss.defined();
+    pending.has_correct = loss.correct.defined();
+  }
+  optimizer.update(rates);
+  backend.op->copy(backend.exec, 1, optimizer.gradient_norm().data(), to + 2);
   return pending;
 }
 
@@ -123,13 +165,17 @@ StepFigures read_figures(const Backend& backend, const PendingFigures& pending) 
 }
 
 StepFigures train_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
-                       int64_t step, double lr, std::span<const int64_t> examples) {
-  return read_figures(backend, start_step(backend, task, optimizer, seed, step, lr, examples));
+                       int64_t step, const Rates& rates, std::span<const int64_t> examples,
+                       int64_t parts) {
+  return read_figures(backend,
+                      start_step(backend, task, optimizer, seed, step, rates, examples, parts));
 }
 
 void to_json(json& out, const TrainState& s) {
   json best = json::object();
-  for (const auto& [split, b] : s.best) best[split] = {{"epoch", b.epoch}, {"metric", b.metric}};
+  for (const auto& [split, b] : s.best) {
+    best[split] = {{"epoch", b.epoch}, {"step", b.step}, {"metric", b.metric}};
+  }
   out = {{"step", s.step},
          {"epoch", s.epoch},
          {"offset", s.offset},
@@ -169,7 +215,7 @@ void from_json(const json& in, TrainState& s) {
   in.at("evaluations_without_improvement").get_to(s.evaluations_without_improvement);
   in.at("last").get_to(s.last);
   for (const auto& [split, best] : in.at("best").items()) {
-    s.best[split] = {best.at("epoch").get<int64_t>(),
+    s.best[split] = {best.at("epoch").get<int64_t>(), best.value("step", int64_t{0}),
                      best.at("metric").get<std::map<std::string, double>>()};
   }
   in.at("seconds").get_to(s.seconds);
@@ -242,7 +288,7 @@ std::string Trainer::deciding_split() const {
 std::string Trainer::stop_reason() const {
   const TrainConfig& train = s_.config.train;
   if (train.max_steps > 0 && state_.step >= train.max_steps) return "max_steps";
-  if (state_.epoch >= train.epochs) return "epochs";
+  if (train.epochs > 0 && state_.epoch >= train.epochs) return "epochs";
   const int64_t patience = train.early_stopping.patience;
   if (patience > 0 && state_.evaluations_without_improvement >= patience) return "early_stopping";
   return "";
@@ -252,6 +298,7 @@ std::string Trainer::stop_reason() const {
 int64_t Trainer::steps_in_run() const {
   const TrainConfig& train = s_.config.train;
   const int64_t size = s_.task.train_size();
+  if (train.epochs == 0) return train.max_steps;
   int64_t steps = state_.step;
   if (state_.epoch < train.epochs) {
     steps += divide_up(size - state_.offset, train.batch) +
@@ -260,8 +307,8 @@ int64_t Trainer::steps_in_run() const {
   return train.max_steps > 0 ? std::min(steps, train.max_steps) : steps;
 }
 
-double Trainer::rate(int64_t step) const {
-  return s_.config.schedule->rate(s_.config.optimizer->lr, step, steps_in_run());
+Rates Trainer::rates(int64_t step) const {
+  return s_.config.schedule->rates(s_.config.optimizer->lr, step, steps_in_run());
 }
 
 std::optional<TrainOutcome> Trainer::complete() const {
@@ -315,7 +362,9 @@ void Trainer::run_epoch(Progress& progress) {
   const int64_t size = s_.task.train_size();
   const auto order = epoch_order(static_cast<uint64_t>(s_.config.seed), state_.epoch, size);
   while (state_.offset < size) {
-    if (train.max_steps > 0 && state_.step >= train.max_steps) return;
+    if (!stop_reason().empty()) return;
+    do_what_is_due();
+    if (!stop_reason().empty()) return;
     const int64_t count = std::min(train.batch, size - state_.offset);
     take_step(
         std::span(order).subspan(static_cast<size_t>(state_.offset), static_cast<size_t>(count)),
@@ -325,17 +374,46 @@ void Trainer::run_epoch(Progress& progress) {
   finish_epoch();
 }
 
+// At the top of the loop, so that a run that was stopped at such a step does it when it goes on.
+void Trainer::do_what_is_due() {
+  const TrainConfig& train = s_.config.train;
+  const auto due = [&](int64_t every) {
+    return every > 0 && state_.step > 0 && state_.step % every == 0;
+  };
+  if (due(train.evaluate_every_steps) && state_.evaluated_step != state_.step) {
+    read_pending();
+    const bool best = evaluate();
+    s_.log.info(fmt::format("step {}{}", state_.step, scores_text()));
+    if (best) save();
+  }
+  if (due(train.save_every_steps) && saved_step_ != state_.step) save();
+}
+
+std::string Trainer::scores_text() const {
+  std::string text;
+  for (const auto& [split, metric] : state_.last) {
+    text += fmt::format(", {} {} {:.4f} (best {:.4f})", split, s_.task.metric(), metric,
+                        state_.best.at(split).metric.at(split));
+  }
+  return text;
+}
+
+std::string Trainer::epoch_text() const {
+  const int64_t epochs = s_.config.train.epochs;
+  return fmt::format("epoch {}{}", current_epoch(), epochs > 0 ? fmt::format("/{}", epochs) : "");
+}
+
 void Trainer::take_step(std::span<const int64_t> examples, Progress& progress) {
   if (pending_.empty()) pending_since_ = Clock::now();
   pending_.push_back(start_step(s_.backend, s_.task, optimizer_,
                                 static_cast<uint64_t>(s_.config.seed), state_.step,
-                                rate(state_.step), examples));
+                                rates(state_.step), examples, s_.config.train.accumulate));
   ++state_.step;
   state_.offset += pending_.back().count;
   if (state_.step % s_.config.train.log_every == 0) read_pending();
   const TrainState::Sums& sums = state_.sums;
   progress.step(state_.step,
-                fmt::format("epoch {}/{}, loss {:.4f}", current_epoch(), s_.config.train.epochs,
+                fmt::format("{}, loss {:.4f}", epoch_text(),
                             sums.loss / static_cast<double>(std::max<int64_t>(1, sums.examples))));
 }
 
@@ -368,7 +446,7 @@ void Trainer::finish_epoch() {
   const uint64_t before = metrics_.size();
   write_epoch();
   bool best = false;
-  if (current_epoch() % train.evaluate_every == 0) {
+  if (train.evaluate_every_steps == 0 && current_epoch() % train.evaluate_every == 0) {
     try {
       best = evaluate();
     } catch (const Interrupted&) {
@@ -377,18 +455,12 @@ void Trainer::finish_epoch() {
     }
   }
   const auto examples = static_cast<double>(state_.sums.examples);
-  std::string line = fmt::format("epoch {}/{}: loss {:.4f}", current_epoch(), train.epochs,
-                                 state_.sums.loss / examples);
+  std::string line = fmt::format("{}: loss {:.4f}", epoch_text(), state_.sums.loss / examples);
   if (state_.sums.ksvd_loss)
     line += fmt::format(", KSVD {:.2e}", *state_.sums.ksvd_loss / examples);
   if (state_.sums.correct)
     line += fmt::format(", accuracy {:.4f}", *state_.sums.correct / examples);
-  if (state_.evaluated_step == state_.step) {
-    for (const auto& [split, metric] : state_.last) {
-      line += fmt::format(", {} {} {:.4f} (best {:.4f})", split, s_.task.metric(), metric,
-                          state_.best.at(split).metric.at(split));
-    }
-  }
+  if (state_.evaluated_step == state_.step) line += scores_text();
   s_.log.info(fmt::format("{}, {:.1f} s", line, state_.sums.seconds));
 
   state_.ksvd_loss.reset();
@@ -430,7 +502,7 @@ bool Trainer::evaluate() {
   const std::string deciding = deciding_split();
   const bool decides = !deciding.empty() && improves(deciding);
   for (const std::string& split : splits_) {
-    if (improves(split)) state_.best[split] = {current_epoch(), scores};
+    if (improves(split)) state_.best[split] = {current_epoch(), state_.step, scores};
   }
   if (decides) state_.best_step = state_.step;
   if (!deciding.empty()) {
@@ -486,7 +558,7 @@ void Trainer::write_epoch() {
                     {"loss", sums.loss / examples},
                     {"task_loss", sums.task_loss / examples}};
   if (sums.ksvd_loss) line["ksvd_loss"] = *sums.ksvd_loss / examples;
-  line["lr"] = rate(state_.step - 1);
+  line["lr"] = rates(state_.step - 1).lr;
   line["grad_norm"] = sums.gradient_norm / static_cast<double>(sums.steps);
   if (sums.correct) line["accuracy"] = *sums.correct / examples;
   line["examples"] = sums.examples;
@@ -506,6 +578,7 @@ ordered_json Trainer::result(const std::string& stopped_by) {
     result[fmt::format("last_{}_{}", split, metric)] = value;
     result[fmt::format("best_{}_{}", split, metric)] = best.metric.at(split);
     result[fmt::format("best_{}_epoch", split)] = best.epoch;
+    result[fmt::format("best_{}_step", split)] = best.step;
     if (split != deciding) {
       result[fmt::format("{}_{}_at_best_{}", split, metric, deciding)] =
           state_.best.at(deciding).metric.at(split);
@@ -513,7 +586,11 @@ ordered_json Trainer::result(const std::string& stopped_by) {
   }
   result["epochs"] = state_.epoch;
   result["steps"] = state_.step;
-  if (state_.ksvd_loss) result["ksvd_loss"] = *state_.ksvd_loss;
+  if (state_.ksvd_loss) {
+    result["ksvd_loss"] = *state_.ksvd_loss;
+  } else if (state_.sums.ksvd_loss) {
+    result["ksvd_loss"] = *state_.sums.ksvd_loss / static_cast<double>(state_.sums.examples);
+  }
   result["stopped_by"] = stopped_by;
   result["seconds"] = state_.seconds;
   const MemoryFigures memory = s_.backend.memory->figures();

@@ -43,6 +43,7 @@ struct Dropout {
   uint32_t op = 0;
   uint32_t keep_below = 65536;  ///< keep probability times 65536; 65536 keeps all
   float scale = 1;              ///< 1 / keep probability
+  uint64_t first = 0;           ///< the mask begins at this block of 128 elements of a longer one
 
   bool active() const { return keep_below < 65536; }
 };

@@ -8,9 +8,9 @@
 namespace primal {
 
 Positions::Positions(const Backend& backend, ParameterSet& parameters, const std::string& name,
-                     PositionKind kind, int64_t max_length, int64_t dim) {
+                     PositionKind kind, int64_t max_length, int64_t dim, const Initializer& first) {
   if (kind == PositionKind::learned) {
-    learned_ = parameters.add(name, {max_length, dim}, init::uniform(-0.02F, 0.02F));
+    learned_ = parameters.add(name, {max_length, dim}, first);
     return;
   }
   if (dim < 4 || dim % 2 != 0) {

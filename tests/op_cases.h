@@ -504,6 +504,50 @@ inline OpCase mask_positions(Shape x, std::vector<int32_t> lengths) {
   return c;
 }
 
+inline OpCase mean_positions(Shape x, std::vector<int32_t> lengths, bool own_length) {
+  OpCase c = make("mean_positions: " + text(x) + (lengths.empty() ? "" : " lengths") +
+                      (own_length ? " own" : ""),
+                  {x});
+  if (!lengths.empty()) c.integers = {lengths};
+  c.op = [=](Context& ctx, const OpOperands& o) {
+    return ops::mean_positions(ctx, o.inputs[0], lengths.empty() ? nullptr : &o.integers[0],
+                               own_length);
+  };
+  c.reference = [=](const std::vector<Values>& v) {
+    Values y(x[0] * x[2], 0.0);
+    for (int64_t b = 0; b < x[0]; ++b) {
+      const int64_t real = lengths.empty() ? x[1] : lengths[b];
+      const int64_t divisor = own_length ? real : x[1];
+      for (int64_t t = 0; t < real; ++t) {
+        for (int64_t i = 0; i < x[2]; ++i) {
+          y[b * x[2] + i] += v[0][(b * x[1] + t) * x[2] + i] / static_cast<double>(divisor);
+        }
+      }
+    }
+    return y;
+  };
+  return c;
+}
+
+inline OpCase pair_features(Shape x) {
+  OpCase c = make("pair_features: " + text(x), {x});
+  c.op = [](Context& ctx, const OpOperands& o) { return ops::pair_features(ctx, o.inputs[0]); };
+  c.reference = [=](const std::vector<Values>& v) {
+    const int64_t width = x[1];
+    Values y(2 * v[0].size());
+    for (int64_t pair = 0; pair < x[0] / 2; ++pair) {
+      for (int64_t i = 0; i < width; ++i) {
+        const double a = v[0][2 * pair * width + i];
+        const double b = v[0][(2 * pair + 1) * width + i];
+        const double features[] = {a, b, a * b, a - b};
+        for (int64_t k = 0; k < 4; ++k) y[(4 * pair + k) * width + i] = features[k];
+      }
+    }
+    return y;
+  };
+  return c;
+}
+
 inline OpCase attention(reference::AttentionShape a, double p, ops::AttentionForm form) {
   const Shape shape{a.batch, a.length, a.heads * a.head_width};
   const bool blockwise = form == ops::AttentionForm::blockwise;
@@ -857,6 +901,18 @@ inline std::vector<OpCase> op_cases() {
   add(mask_positions({4, 7, 5}, {0, 1, 6, 7}));
   add(mask_positions({2, 131, 67}, {130, 17}));
   add(mask_positions({0, 3, 2}, {}));
+
+  for (const bool own : {false, true}) {
+    add(mean_positions({1, 1, 1}, {}, own));
+    add(mean_positions({3, 7, 5}, {0, 1, 7}, own));
+    add(mean_positions({2, 131, 67}, {130, 17}, own));
+    add(mean_positions({2, 37, 33}, {}, own));
+    add(mean_positions({0, 3, 2}, {}, own));
+  }
+
+  add(pair_features({2, 1}));
+  add(pair_features({6, 67}));
+  add(pair_features({0, 3}));
 
   for (const ops::AttentionForm form :
        {ops::AttentionForm::blockwise, ops::AttentionForm::materialized}) {

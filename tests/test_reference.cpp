@@ -4,7 +4,9 @@
 #include <numeric>
 
 #include "core/optimizer.h"
+#include "core/run_config.h"
 #include "core/safetensors.h"
+#include "experiments/lra/model.h"
 #include "experiments/uea/model.h"
 #include "tests/catch.h"
 
@@ -55,6 +57,17 @@ void check_close(const std::string& what, std::span<const float> found,
   const double scale = std::max(largest(expected), floor);
   INFO("largest difference " << worst << ", largest magnitude " << scale);
   CHECK(worst <= bound * scale);
+}
+
+/// A key's bias shifts all scores of a query alike: under softmax its gradient is zero, and what
+/// either code has is rounding of the products it is summed from, which are as large as the
+/// gradient of the key's weight. That is the floor of `name`, where it ends in `key_bias`.
+double rounding_floor(const SafetensorsFile& file, const std::string& name,
+                      std::string_view key_bias, std::span<const float> expected) {
+  if (!name.ends_with(key_bias)) return 0;
+  const std::string weight = name.substr(0, name.size() - 4) + "weight";
+  const double of_weight = largest(file.floats("grad/" + weight));
+  return largest(expected) < 1e-6 * of_weight ? of_weight : 0;
 }
 
 Tensor upload(const Backend& be, const Shape& shape, std::span<const float> values) {
@@ -189,18 +202,8 @@ TEST_CASE("reference: UEA gradients equal the authors' code") {
     for (const TaskConfig::ForeignName& name : reference.names) {
       const Tensor found = reference.parameters.gradient(reference.parameters.find(name.name));
       const std::vector<float> expected = reference.file.floats("grad/" + name.foreign);
-      // A key's bias shifts all scores of a query alike: under softmax its gradient is zero, and
-      // what either code has is rounding of the products it is summed from, which are as large as
-      // the gradient of the key's weight.
-      double floor = 0;
-      const size_t bias = name.foreign.find("key_projection.bias");
-      if (bias != std::string::npos) {
-        std::string weight = name.foreign;
-        weight.replace(bias, std::string::npos, "key_projection.weight");
-        const double of_weight = largest(reference.file.floats("grad/" + weight));
-        if (largest(expected) < 1e-6 * of_weight) floor = of_weight;
-      }
-      check_close(name.foreign, found.floats(), expected, 1e-5, floor);
+      check_close(name.foreign, found.floats(), expected, 1e-5,
+                  rounding_floor(reference.file, name.foreign, "key_projection.bias", expected));
     }
     double squares = 0;
     for (const float g : reference.parameters.gradients().floats()) {
@@ -238,6 +241,167 @@ TEST_CASE("reference: twelve RAdam steps on UEA equal the authors' code") {
       check_close(name.foreign, found.floats(), reference.file.floats("after12/" + name.foreign),
                   1e-4);
     }
+  }
+}
+
+namespace {
+
+/// An LRA file's model, inputs and figures.
+struct LraReference {
+  explicit LraReference(const fs::path& path) : file(SafetensorsFile::read(path)) {
+    std::string yaml = "dropout: 0\nattention_dropout: 0\nlayers:\n";
+    for (int64_t i = 0; i < number(file, "num_layers"); ++i) {
+      const bool primal = file.find(fmt::format("param/model.transformer_{}.mha.We", i)) != nullptr;
+      yaml += "  - attention: ";
+      yaml += primal ? fmt::format("{{kind: primal, rank: {}, rank_multi: {}}}\n",
+                                   number(file, "low_rank"), number(file, "rank_multi"))
+                     : "canonical\n";
+    }
+    yaml += fmt::format("dim: {}\nheads: {}\nfeedforward: {}\nhead: {}\n",
+                        number(file, "transformer_dim"), number(file, "num_head"),
+                        number(file, "transformer_hidden_dim"),
+                        file.at("param/seq_classifer.mlpblock.0.bias").shape.at(0));
+    read_config(ConfigSource::from_string(yaml, path.filename().string()), config);
+    shape = {number(file, "vocab_size"), number(file, "max_seq_len"), number(file, "num_classes"),
+             file.find("in/input_ids_1") != nullptr};
+    eta = std::stod(file.metadata().at("eta"));
+    KsvdConfig ksvd;
+    ksvd.mean = KsvdConfig::Mean::batch;
+    model = std::make_unique<LraClassifier>(be, parameters, config, ksvd, shape);
+    parameters.allocate(be, 1);
+    names = lra_pytorch_names(parameters);
+    for (const TaskConfig::ForeignName& name : names) {
+      INFO(name.foreign);
+      CHECK(file.at("param/" + name.foreign).shape == name.foreign_shape);
+      const std::vector<float> values = file.floats("param/" + name.foreign);
+      const Tensor value = parameters.value(parameters.find(name.name));
+      REQUIRE(value.count() == std::ssize(values));
+      be.op->upload(be.exec, value.count(), values.data(), value.data());
+    }
+  }
+
+  LraInputs batch() const {
+    std::vector<int32_t> labels;
+    for (const int64_t label : file.integers("in/label")) {
+      labels.push_back(static_cast<int32_t>(label));
+    }
+    const int64_t parts = shape.pairs ? 2 : 1;
+    std::vector<int32_t> ids;
+    std::vector<int32_t> lengths;
+    for (int64_t b = 0; b < std::ssize(labels); ++b) {
+      for (int64_t part = 0; part < parts; ++part) {
+        const auto tokens = file.integers(fmt::format("in/input_ids_{}", part));
+        const auto mask = file.floats(fmt::format("in/mask_{}", part));
+        int32_t length = 0;
+        for (int64_t i = b * shape.max_length; i < (b + 1) * shape.max_length; ++i) {
+          ids.push_back(static_cast<int32_t>(tokens[i]));
+          length += mask[i] != 0 ? 1 : 0;
+        }
+        lengths.push_back(length);
+      }
+    }
+    return {{be, ids, {std::ssize(lengths), shape.max_length}, shape.vocabulary},
+            upload(be, lengths),
+            upload(be, labels),
+            lengths};
+  }
+
+  SafetensorsFile file;
+  Backend be = cpu_backend();
+  ParameterSet parameters;
+  LraModelConfig config;
+  LraShape shape;
+  double eta = 0;
+  std::unique_ptr<LraClassifier> model;
+  std::vector<TaskConfig::ForeignName> names;
+};
+
+std::vector<fs::path> lra_files() {
+  const auto files = reference_files([](const SafetensorsFile& file) {
+    if (!has_keys(file, {"transformer_dim", "transformer_hidden_dim", "num_layers", "attention"}) ||
+        file.find("param/model.transformer_0.norm1.weight") == nullptr) {
+      return false;
+    }
+    const std::string& kind = file.metadata().at("attention");
+    return kind == "primal_cos" || kind == "softmax";
+  });
+  REQUIRE_FALSE(files.empty());
+  return files;
+}
+
+float mean_of(const std::vector<float>& values) {
+  return static_cast<float>(std::accumulate(values.begin(), values.end(), 0.0) /
+                            static_cast<double>(values.size()));
+}
+
+}  // namespace
+
+TEST_CASE("reference: LRA outputs, losses and gradients equal the authors' code") {
+  for (const fs::path& path : lra_files()) {
+    INFO(path.filename().string());
+    LraReference reference(path);
+    const LraInputs batch = reference.batch();
+    if (reference.file.find("out/token_out") != nullptr) {
+      Context ctx(reference.be, reference.parameters);
+      const Var out =
+          ops::mask_positions(ctx, reference.model->encode(ctx, batch), batch.lengths_tensor);
+      check_close("token outputs", out.value.floats(), reference.file.floats("out/token_out"),
+                  1e-5);
+      const Var logits = reference.model->forward(ctx, batch);
+      check_close("logits", logits.value.floats(), reference.file.floats("out/logits"), 1e-5);
+    }
+    Tape tape(reference.be);
+    Context ctx(reference.be, reference.parameters, tape, Rng(1, 0));
+    const BatchLoss loss = lra_loss(ctx, *reference.model, batch, reference.eta);
+    const std::vector<float> expected{mean_of(reference.file.floats("out/loss"))};
+    check_close("loss", loss.total.value.floats(), expected, 1e-5);
+    if (reference.file.find("out/loss_ksvd") != nullptr) {
+      check_close("KSVD loss", loss.ksvd_loss.floats(), reference.file.floats("out/loss_ksvd"),
+                  1e-5);
+      const std::vector<float> entropy{mean_of(reference.file.floats("out/loss_ce"))};
+      check_close("cross entropy", loss.task_loss.floats(), entropy, 1e-5);
+    } else {
+      CHECK_FALSE(loss.ksvd_loss.defined());
+    }
+    tape.backward(loss.total);
+    for (const TaskConfig::ForeignName& name : reference.names) {
+      const Tensor found = reference.parameters.gradient(reference.parameters.find(name.name));
+      const std::vector<float> gradient = reference.file.floats("grad/" + name.foreign);
+      check_close(name.foreign, found.floats(), gradient, 1e-5,
+                  rounding_floor(reference.file, name.foreign, ".mha.W_k.bias", gradient));
+    }
+  }
+}
+
+TEST_CASE("reference: twenty AdamW steps on LRA, one cycle, equal the authors' code") {
+  for (const fs::path& path : lra_files()) {
+    INFO(path.filename().string());
+    LraReference reference(path);
+    const LraInputs batch = reference.batch();
+    // AdamW lr 1e-3 betas .9,.999 eps 1e-6 wd 0; OneCycleLR max_lr 1e-3 pct_start .25 linear total
+    // 20
+    const RunConfig run =
+        load_run_config(ConfigSource::from_string("task: uea\n"
+                                                  "optimizer: {kind: adamw, lr: 1e-3, eps: 1e-6}\n"
+                                                  "schedule: {kind: one_cycle, warmup_steps: 5}\n",
+                                                  "reference"));
+    Optimizer optimizer(*run.optimizer, reference.parameters, reference.be);
+    const std::vector<float> expected = reference.file.floats("out/loss_trajectory_adamw_onecycle");
+    std::vector<float> losses;
+    std::vector<float> rates;
+    for (size_t step = 0; step < expected.size(); ++step) {
+      Tape tape(reference.be);
+      Context ctx(reference.be, reference.parameters, tape, Rng(1, step));
+      const BatchLoss loss = lra_loss(ctx, *reference.model, batch, reference.eta);
+      losses.push_back(loss.total.value.floats()[0]);
+      tape.backward(loss.total);
+      const Rates now =
+          run.schedule->rates(run.optimizer->lr, static_cast<int64_t>(step), std::ssize(expected));
+      rates.push_back(static_cast<float>(now.lr));
+      optimizer.update(now);
+    }
+    check_close("losses", losses, expected, 1e-5);
+    check_close("learning rates", rates, reference.file.floats("out/lr"), 1e-5);
   }
 }
 

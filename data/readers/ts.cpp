@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/rng.h"
+#include "data/readers/lines.h"
 
 namespace primal {
 namespace {
@@ -43,21 +44,6 @@ std::vector<std::string> words(std::string_view text) {
     text.remove_prefix(size);
   }
   return out;
-}
-
-// A piece of a file for a message: short, and printable whatever its bytes are.
-std::string quote(std::string_view text) {
-  constexpr size_t kLongest = 40;
-  std::string out = "'";
-  for (const char c : text.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + (text.size() > kLongest ? "...'" : "'");
 }
 
 // "equallength", "equal_length" and "EqualLength" are one tag, as are the

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "experiments/classification.h"
 
 namespace primal {
 
@@ -57,24 +58,7 @@ Var UeaClassifier::forward(Context& ctx, const UeaInputs& batch) const {
 }
 
 BatchLoss uea_loss(Context& ctx, const UeaClassifier& model, const UeaInputs& batch, double eta) {
-  const Var logits = model.forward(ctx, batch);
-  const ops::CrossEntropy entropy = ops::cross_entropy(ctx, logits, batch.labels);
-  BatchLoss loss;
-  loss.total = entropy.loss;
-  loss.task_loss = entropy.loss.value;
-  loss.correct = entropy.correct;
-  loss.count = batch.x.dim(0);
-  const std::vector<Var>& terms = ctx.aux.of("ksvd");
-  if (terms.empty()) return loss;
-  Var ksvd = terms.front();
-  for (size_t i = 1; i < terms.size(); ++i) ksvd = ops::add_scaled(ctx, ksvd, terms[i], 1);
-  const double share = 1 / static_cast<double>(terms.size());
-  loss.ksvd_loss = ctx.backend.empty({1});
-  ctx.backend.op->scale(ctx.backend.exec, 1, static_cast<float>(share), ksvd.value.data(),
-                        loss.ksvd_loss.data(), false);
-  // Without a weight the KSVD term is only reported: nothing flows back from it.
-  if (eta > 0) loss.total = ops::add_scaled(ctx, loss.total, ksvd, eta * share);
-  return loss;
+  return classification_loss(ctx, model.forward(ctx, batch), batch.labels, eta);
 }
 
 std::vector<TaskConfig::ForeignName> uea_pytorch_names(const ParameterSet& parameters) {

@@ -3,23 +3,19 @@
 #include <span>
 #include <string_view>
 
+#include "experiments/recipe.h"
+
 namespace primal {
 
 /// The published hyper-parameters of a data set (Chen et al., NeurIPS 2023) and its sizes in the
 /// archive.
 struct UeaRecipe {
-  struct Ksvd {
-    int rank;
-    double eta;
-    int rank_multi;
-  };
-
   std::string_view name;
   int length;
   int channels;
   int classes;
-  Ksvd primal;       ///< Primal-Attention in every layer
-  Ksvd primal_plus;  ///< in the last layer only
+  RecipeValues primal;       ///< Primal-Attention in every layer
+  RecipeValues primal_plus;  ///< in the last layer only
 };
 
 std::span<const UeaRecipe> uea_recipes();

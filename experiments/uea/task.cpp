@@ -3,12 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "core/error.h"
-#include "core/metrics.h"
 #include "core/rng.h"
+#include "experiments/classification.h"
 #include "experiments/uea/recipes.h"
 
 namespace primal {
@@ -86,42 +85,23 @@ std::unique_ptr<TaskConfig> make_uea_task() {
 }
 
 void UeaConfig::fields(Fields& f) {
-  f.choice("recipe", recipe,
-           {{"none", Recipe::none},
-            {"canonical", Recipe::canonical},
-            {"primal", Recipe::primal},
-            {"primal_plus", Recipe::primal_plus}},
-           "fills in layers and ksvd.eta as published for data.name; explicit keys win");
+  recipe_field(f, recipe);
   f.section("data", data, "which data set, where it is, and how it is prepared");
-  apply_recipe();
+  apply_published();
   f.section("model", model, "the Transformer");
   f.section("ksvd", ksvd, "the KSVD loss of Primal-Attention layers");
 }
 
-std::vector<std::string_view> UeaConfig::recipe_kinds() const {
-  const std::string_view first = recipe == Recipe::primal ? "primal" : "canonical";
-  return {first, recipe == Recipe::canonical ? "canonical" : "primal"};
-}
-
-// A run must not be recorded as a recipe that it is not.
 void UeaConfig::check() const {
-  if (recipe == Recipe::none) return;
-  std::vector<std::string_view> kinds;
-  for (const LayerConfig& layer : model.encoder.layers) kinds.push_back(layer.attention->kind());
-  if (kinds == recipe_kinds()) return;
-  fail("recipe: its layers are {}, but model.layers lists {}; leave one of the two out",
-       fmt::join(recipe_kinds(), ", "), fmt::join(kinds, ", "));
+  check_recipe(recipe, model.encoder.layers);
 }
 
-void UeaConfig::apply_recipe() {
+void UeaConfig::apply_published() {
   const std::string wanted = std::to_string(static_cast<int>(recipe)) + data.name;
   if (recipe == Recipe::none || wanted == applied_) return;
   applied_ = wanted;
-  model.encoder.layers.clear();
-  for (const std::string_view kind : recipe_kinds()) model.encoder.layers.emplace_back(kind);
-  if (recipe == Recipe::canonical) return;
   const UeaRecipe* published = find_uea_recipe(data.name);
-  if (published == nullptr) {
+  if (published == nullptr && recipe != Recipe::canonical) {
     std::vector<std::string_view> known;
     for (const UeaRecipe& row : uea_recipes()) known.push_back(row.name);
     const std::string near = nearest(data.name, known);
@@ -131,17 +111,11 @@ void UeaConfig::apply_recipe() {
         data.name, near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
         fmt::join(known, ", "));
   }
-  const UeaRecipe::Ksvd& row =
-      recipe == Recipe::primal_plus ? published->primal_plus : published->primal;
-  for (LayerConfig& layer : model.encoder.layers) {
-    if (layer.attention->kind() != "primal") continue;
-    read_config(ConfigSource::from_string(
-                    fmt::format("attention: {{kind: primal, rank: {}, rank_multi: {}}}", row.rank,
-                                row.rank_multi),
-                    "recipe"),
-                layer);
+  RecipeValues values;
+  if (published != nullptr) {
+    values = recipe == Recipe::primal_plus ? published->primal_plus : published->primal;
   }
-  ksvd.eta = row.eta;
+  apply_recipe(recipe, values, model.encoder.layers, ksvd.eta);
 }
 
 std::unique_ptr<Task> UeaConfig::make(Backend& backend, const TaskSetup& setup) const {
@@ -159,9 +133,11 @@ std::vector<TaskConfig::ForeignName> UeaConfig::pytorch_names(const Task& task) 
 UeaTask::UeaTask(Backend& backend, const UeaConfig& config, const TaskSetup& setup)
     : backend_(backend),
       eta_(config.ksvd.eta),
-      has_ksvd_(std::ranges::any_of(config.model.encoder.layers, [](const LayerConfig& layer) {
-        return layer.attention->kind() == "primal";
-      })) {
+      couples_(eta_ > 0 && config.ksvd.mean == KsvdConfig::Mean::batch),
+      has_ksvd_(std::ranges::any_of(
+          config.model.encoder.layers,
+          [](const LayerConfig& layer) { return layer.attention->kind() == "primal"; })),
+      exact_(config.model.padding == UeaModelConfig::Padding::exact) {
   if (setup.random_data) {
     data_ = random_uea(config.data.name, *setup.random_data, setup.seed);
   } else if (setup.state != nullptr) {
@@ -178,7 +154,10 @@ UeaTask::UeaTask(Backend& backend, const UeaConfig& config, const TaskSetup& set
 }
 
 BatchLoss UeaTask::train_loss(Context& ctx, std::span<const int64_t> examples) {
-  return uea_loss(ctx, *model_, inputs(data_.train, examples), eta_);
+  const UeaInputs batch = inputs(data_.train, examples);
+  BatchLoss loss = uea_loss(ctx, *model_, batch, eta_);
+  if (exact_) loss.moments = std::reduce(batch.lengths.begin(), batch.lengths.end(), int64_t{0});
+  return loss;
 }
 
 std::vector<std::string> UeaTask::evaluation_splits() const {
@@ -191,51 +170,21 @@ std::vector<std::string> UeaTask::evaluation_splits() const {
 nlohmann::json UeaTask::evaluate(Backend& backend, std::string_view name,
                                  const EvaluateOptions& options) {
   const UeaSplit& cases = split(name);
-  const int64_t classes = std::ssize(data_.statistics.classes);
-  ClassificationMetrics metrics(classes);
-  double ksvd = 0;
-  bool has_ksvd = false;
-  std::vector<int64_t> examples;
-  for (int64_t begin = 0; begin < cases.size(); begin += options.batch) {
-    if (options.stop && options.stop()) throw Interrupted{};
-    examples.resize(std::min(options.batch, cases.size() - begin));
-    std::iota(examples.begin(), examples.end(), begin);
-    Context ctx(backend, parameters_);
-    const UeaInputs batch = inputs(cases, examples);
-    const ops::CrossEntropy result =
-        ops::cross_entropy(ctx, model_->forward(ctx, batch), batch.labels);
-    std::vector<float> probabilities(result.probabilities.count());
-    backend.op->download(backend.exec, result.probabilities.count(), result.probabilities.data(),
-                         probabilities.data());
-    for (const Var& term : ctx.aux.of("ksvd")) {
-      float value = 0;
-      backend.op->download(backend.exec, 1, term.value.data(), &value);
-      has_ksvd = true;
-      ksvd += static_cast<double>(value) * static_cast<double>(examples.size()) /
-              static_cast<double>(ctx.aux.of("ksvd").size());
-    }
-    for (size_t i = 0; i < examples.size(); ++i) {
-      const auto row = std::span(probabilities).subspan(i * classes, classes);
-      const int32_t label = host_.labels[i];
-      if (!std::ranges::all_of(row, [](float p) { return std::isfinite(p); })) {
-        fail(
-            "uea: {} split, line {}: the model's output is not a number: its weights have diverged "
-            "(a lower optimizer.lr may help) or the case holds extreme values",
-            name, cases.cases[static_cast<size_t>(examples[i])].line);
-      }
-      const double likelihood = std::max(static_cast<double>(row[label]), 1e-45);
-      const int64_t prediction = metrics.add(label, row, -std::log(likelihood));
-      if (options.prediction) {
-        options.prediction({{"index", examples[i]},
-                            {"label", data_.statistics.classes[label]},
-                            {"prediction", data_.statistics.classes[prediction]},
-                            {"probabilities", std::vector<float>(row.begin(), row.end())}});
-      }
-    }
-  }
-  nlohmann::json json = metrics.to_json(data_.statistics.classes);
-  if (has_ksvd && cases.size() > 0) json["ksvd_loss"] = ksvd / static_cast<double>(cases.size());
-  return json;
+  return score_classifier(
+      backend, parameters_,
+      {.name = fmt::format("uea: {} split", name),
+       .size = cases.size(),
+       .classes = data_.statistics.classes,
+       .forward =
+           [&](Context& ctx, std::span<const int64_t> examples) {
+             const UeaInputs batch = inputs(cases, examples);
+             return ScoredSplit::Batch{model_->forward(ctx, batch), batch.labels, host_.labels};
+           },
+       .where =
+           [&](int64_t i) {
+             return fmt::format("line {}", cases.cases[static_cast<size_t>(i)].line);
+           }},
+      options);
 }
 
 nlohmann::json UeaTask::facts() const {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "data/uea.h"
+#include "experiments/recipe.h"
 #include "experiments/uea/model.h"
 
 namespace primal {
@@ -11,9 +12,6 @@ namespace primal {
 /// A UEA configuration: recipe, data, model, ksvd.
 class UeaConfig : public TaskConfig {
  public:
-  /// What `recipe` fills in for the published data sets; keys that are given explicitly win.
-  enum class Recipe : uint8_t { none, canonical, primal, primal_plus };
-
   std::string_view kind() const override { return "uea"; }
   void fields(Fields& f) override;
   void check() const override;
@@ -26,9 +24,7 @@ class UeaConfig : public TaskConfig {
   KsvdConfig ksvd;
 
  private:
-  void apply_recipe();
-  /// The attention kind of each layer of `recipe`.
-  std::vector<std::string_view> recipe_kinds() const;
+  void apply_published();
 
   std::string applied_;  // recipe and data set whose values were filled in
 };
@@ -42,6 +38,7 @@ class UeaTask : public Task {
   const ParameterSet& parameters() const { return parameters_; }
   int64_t train_size() const override { return data_.train.size(); }
   BatchLoss train_loss(Context& ctx, std::span<const int64_t> examples) override;
+  bool couples_examples() const override { return couples_; }
   std::vector<std::string> evaluation_splits() const override;
   nlohmann::json evaluate(Backend&, std::string_view split, const EvaluateOptions&) override;
   std::string metric() const override { return "accuracy"; }
@@ -55,7 +52,9 @@ class UeaTask : public Task {
 
   Backend& backend_;
   double eta_;
+  bool couples_;   // KSVD means run over the batch
   bool has_ksvd_;  // some layer is primal
+  bool exact_;     // padding
   UeaData data_;
   ParameterSet parameters_;
   std::unique_ptr<UeaClassifier> model_;

@@ -12,7 +12,7 @@
 namespace primal::cpu {
 
 void dropout_factors(const Dropout& d, int64_t block, float* factors) {
-  const uint64_t first = static_cast<uint64_t>(block) * 16;
+  const uint64_t first = (d.first + static_cast<uint64_t>(block)) * 16;
   // 16 divides 2^32, so that the lanes never carry into the upper word.
   auto key0 = static_cast<uint32_t>(d.seed);
   uint32_t key1 = static_cast<uint32_t>(d.seed >> 32) ^ static_cast<uint32_t>(d.step >> 32);

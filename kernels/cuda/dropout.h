@@ -5,8 +5,15 @@
 
 namespace primal::PRIMAL_DEVICE {
 
-/// Philox4x32-10 (Salmon et al., 2011): four random words of a counter, as core/rng.h defines them.
+/// Elements that one Philox counter serves: first_element(counter) + 16 k for k = 0..7
+/// (kernels/cpu/dropout.h has the layout).
+constexpr int kMaskElements = 8;
+constexpr int kMaskStride = 16;
+
+/// Philox4x32-10 (Salmon et al., 2011): four random words of a mask's counter, as core/rng.h
+/// defines them.
 __device__ inline void philox_words(const Dropout& d, uint64_t counter, uint32_t (&c)[4]) {
+  counter += d.first * kMaskStride;
   c[0] = static_cast<uint32_t>(counter);
   c[1] = static_cast<uint32_t>(counter >> 32);
   c[2] = d.op;
@@ -25,11 +32,6 @@ __device__ inline void philox_words(const Dropout& d, uint64_t counter, uint32_t
     key1 += 0xBB67AE85;
   }
 }
-
-/// Elements that one Philox counter serves: first_element(counter) + 16 k for k = 0..7
-/// (kernels/cpu/dropout.h has the layout).
-constexpr int kMaskElements = 8;
-constexpr int kMaskStride = 16;
 
 __device__ inline int64_t first_element(int64_t counter) {
   return counter / kMaskStride * (kMaskStride * kMaskElements) + counter % kMaskStride;

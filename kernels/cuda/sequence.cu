@@ -69,6 +69,78 @@ void scan(const Exec& exec, int64_t batch, int64_t length, int64_t width, const 
                             scan);
 }
 
+/// Of each position in a mean over `count`.
+__device__ float mean_share(int64_t count) {
+  return count > 0 ? 1 / static_cast<float>(count) : 0.0F;
+}
+
+// A block adds up 32 neighbouring columns of a sample: a sixteenth of the positions per thread, the
+// sixteen in shared memory.
+__global__ void mean_kernel(int64_t length, int64_t width, const int32_t* lengths, bool own_length,
+                            const float* x, float* out) {
+  SharedMemory shared;
+  float* sums = shared.array<float>(kChunks * kWarp);
+  const int64_t tiles = (width + kWarp - 1) / kWarp;
+  const int64_t sample = blockIdx.x / tiles;
+  const int64_t column = blockIdx.x % tiles * kWarp + threadIdx.x;
+  const int64_t real = lengths != nullptr ? lengths[sample] : length;
+  float sum = 0;
+  if (column < width) {
+    for (int64_t t = threadIdx.y; t < real; t += kChunks) {
+      sum += x[(sample * length + t) * width + column];
+    }
+  }
+  sums[threadIdx.y * kWarp + threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || column >= width) return;
+  for (int chunk = 1; chunk < kChunks; ++chunk) sum += sums[chunk * kWarp + threadIdx.x];
+  out[sample * width + column] = sum * mean_share(own_length ? real : length);
+}
+
+struct MeanPositionsBackward {
+  int64_t length, width;
+  const int32_t* lengths;
+  bool own_length;
+  const float* dy;
+  float* dx;
+  bool accumulate;
+  __device__ void operator()(int64_t i) const {
+    const int64_t row = i / width;
+    const int64_t b = row / length;
+    const int64_t real = lengths != nullptr ? lengths[b] : length;
+    const float share = row % length < real ? mean_share(own_length ? real : length) : 0.0F;
+    put(dx + i, share * dy[b * width + i % width], accumulate);
+  }
+};
+
+struct PairFeatures {
+  int64_t width;
+  const float* x;
+  float* out;
+  __device__ void operator()(int64_t i) const {
+    const float* a = x + i / width * 2 * width + i % width;
+    float* outs = out + i / width * 4 * width + i % width;
+    outs[0] = a[0];
+    outs[width] = a[width];
+    outs[2 * width] = a[0] * a[width];
+    outs[3 * width] = a[0] - a[width];
+  }
+};
+
+struct PairFeaturesBackward {
+  int64_t width;
+  const float* x;
+  const float* dy;
+  float* dx;
+  bool accumulate;
+  __device__ void operator()(int64_t i) const {
+    const int64_t at = i / width * 2 * width + i % width;
+    const float* d = dy + i / width * 4 * width + i % width;
+    put(dx + at, d[0] + d[2 * width] * x[at + width] + d[3 * width], accumulate);
+    put(dx + at + width, d[width] + d[2 * width] * x[at] - d[3 * width], accumulate);
+  }
+};
+
 struct GatherRows {
   int64_t length, width, rows;
   const int32_t* index;  // (batch, rows)
@@ -153,6 +225,29 @@ void embedding_backward(const Exec& exec, const TokenGroups& g, int64_t width, c
   const Scratch<float> sums(exec, g.pieces * width);
   each(exec, g.pieces * width, PieceSums{g, width, dy, sums.data()});
   each(exec, g.groups * width, GroupSums{g, width, sums.data(), dtable});
+}
+
+void mean_positions(const Exec& exec, int64_t batch, int64_t length, int64_t width,
+                    const int32_t* lengths, bool own_length, const float* x, float* out) {
+  launch<mean_kernel>(exec, static_cast<unsigned>(batch) * blocks_of(width, kWarp),
+                      dim3(kWarp, kChunks), kChunks * kWarp * sizeof(float), length, width, lengths,
+                      own_length, x, out);
+}
+
+void mean_positions_backward(const Exec& exec, int64_t batch, int64_t length, int64_t width,
+                             const int32_t* lengths, bool own_length, const float* dy, float* dx,
+                             bool accumulate) {
+  each(exec, batch * length * width,
+       MeanPositionsBackward{length, width, lengths, own_length, dy, dx, accumulate});
+}
+
+void pair_features(const Exec& exec, int64_t pairs, int64_t width, const float* x, float* out) {
+  each(exec, pairs * width, PairFeatures{width, x, out});
+}
+
+void pair_features_backward(const Exec& exec, int64_t pairs, int64_t width, const float* x,
+                            const float* dy, float* dx, bool accumulate) {
+  each(exec, pairs * width, PairFeaturesBackward{width, x, dy, dx, accumulate});
 }
 
 }  // namespace primal::PRIMAL_DEVICE

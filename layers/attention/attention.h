@@ -15,6 +15,10 @@ namespace primal {
 struct Sequence {
   std::span<const int32_t> lengths;        ///< (B) on the host
   const Tensor* lengths_tensor = nullptr;  ///< the same on the device
+  /// The published models that do have a mask use it thus: padded positions are queries as others
+  /// are, but no keys; Primal-Attention samples its rows and takes its KSVD moments over all
+  /// positions, and zeroes its output at padded ones.
+  bool mask_only = false;
 };
 
 /// The KSVD objective of Primal-Attention layers, `ksvd` in a configuration.
@@ -33,8 +37,8 @@ struct KsvdConfig {
 struct AttentionSetup {
   int64_t dim = 0;
   int64_t heads = 1;
-  int64_t max_length = 0;
-  double dropout = 0;  ///< of attention probabilities, where a kind has such
+  int64_t max_length = 0;  ///< at most so many rows are sampled for a data-dependent projection
+  double dropout = 0;      ///< of attention probabilities, where a kind has such
   bool causal = false;
   KsvdConfig ksvd;
 };

@@ -21,6 +21,7 @@ class CanonicalAttention : public Attention {
   Var forward(Context& ctx, const Var& x, const Sequence& sequence) const override {
     ops::AttentionOptions options = options_;
     options.lengths = sequence.lengths_tensor;
+    options.all_queries = sequence.mask_only;
     const Var mixed = ops::attention(ctx, query_.forward(ctx, x), key_.forward(ctx, x),
                                      value_.forward(ctx, x), options);
     return output_.forward(ctx, mixed);

@@ -59,20 +59,22 @@ class PrimalAttention : public Attention {
     Var w_e = p_e;
     Var w_r = p_r;
     if (options_.projection == Projection::data) {
-      const Var rows = ops::sample_rows(ctx, x, rows_, sequence.lengths);
+      const Var rows = ops::sample_rows(
+          ctx, x, rows_, sequence.mask_only ? std::span<const int32_t>() : sequence.lengths);
       w_e = ops::data_projection(ctx, rows, p_e);
       w_r = ops::data_projection(ctx, rows, p_r);
     }
     const Var e = ops::project_scores(ctx, features(ctx, query_, x), w_e);
     const Var r = ops::project_scores(ctx, features(ctx, key_, x), w_r);
     const bool parameter_trace = ksvd_.trace == KsvdConfig::Trace::parameter;
-    ctx.aux.add("ksvd",
-                ops::ksvd_loss(ctx, e, r, ctx.use(lambda_), parameter_trace ? p_e : w_e,
-                               parameter_trace ? p_r : w_r,
-                               {ksvd_.mean == KsvdConfig::Mean::sample, sequence.lengths_tensor}));
+    ctx.aux.add("ksvd", ops::ksvd_loss(ctx, e, r, ctx.use(lambda_), parameter_trace ? p_e : w_e,
+                                       parameter_trace ? p_r : w_r,
+                                       {ksvd_.mean == KsvdConfig::Mean::sample,
+                                        sequence.mask_only ? nullptr : sequence.lengths_tensor}));
     // With the right scores alone the output takes e only; r still has its part in the KSVD loss.
-    const Var y = ops::mix_scores(ctx, e, options_.scores == Scores::both ? &r : nullptr,
-                                  ctx.use(mix_weight_), ctx.use(mix_bias_));
+    Var y = ops::mix_scores(ctx, e, options_.scores == Scores::both ? &r : nullptr,
+                            ctx.use(mix_weight_), ctx.use(mix_bias_));
+    if (sequence.mask_only) y = ops::mask_positions(ctx, y, *sequence.lengths_tensor);
     return output_.forward(ctx, y);
   }
 

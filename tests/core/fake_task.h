@@ -71,7 +71,8 @@ class FakeTask final : public Task {
   nlohmann::json facts() const override { return {{"cases", train_size()}}; }
   const std::vector<std::string>& warnings() const override { return warnings_; }
 
-  std::vector<int64_t> visited;       ///< examples in the order they were trained on
+  std::vector<int64_t> visited;  ///< examples in the order they were trained on
+  double dropout = 0.1;
   std::function<void()> before_step;  ///< called at the start of each training step
 
  private:
@@ -91,7 +92,7 @@ class FakeTask final : public Task {
     return batch;
   }
   Var logits(Context& ctx, const Batch& batch) {
-    const Var x = ops::dropout(ctx, {batch.x, kNoNode}, 0.1);
+    const Var x = ops::dropout(ctx, {batch.x, kNoNode}, dropout);
     return ops::linear(ctx, x, ctx.use(weight_), ctx.use(bias_));
   }
 

@@ -367,6 +367,11 @@ TEST_CASE("ops refuse operands that do not fit and say what they expected") {
                     ContainsSubstring("[reshape] (2, 3) has 6 elements, (7) has 7"));
   CHECK_THROWS_WITH(ops::mask_positions(ctx, zeros({2, 3, 1}), integers({1})),
                     "[mask_positions] lengths must be (2), got (1)");
+  const Tensor one_length = integers({1});
+  CHECK_THROWS_WITH(ops::mean_positions(ctx, zeros({2, 3, 1}), &one_length, true),
+                    "[mean_positions] lengths must be (2), got (1)");
+  CHECK_THROWS_WITH(ops::pair_features(ctx, zeros({3, 2})),
+                    "[pair_features] input must have rows in twos, got (3, 2)");
   ops::AttentionOptions options;
   options.heads = 3;
   CHECK_THROWS_WITH(

@@ -55,6 +55,14 @@ TEST_CASE(
   REQUIRE(schedule->rate(1.0, 55, 101) == Approx((1.0 + 1.0 / 25e4) / 2));
   REQUIRE(schedule->rate(1.0, 100, 101) == Approx(1.0 / 25e4));
   REQUIRE(schedule->rate(1.0, 1000, 101) == Approx(1.0 / 25e4));
+  // beta1 goes the other way.
+  REQUIRE(schedule->beta1(0, 101).value() == Approx(0.95));
+  REQUIRE(schedule->beta1(5, 101).value() == Approx(0.9));
+  REQUIRE(schedule->beta1(10, 101).value() == Approx(0.85));
+  REQUIRE(schedule->beta1(55, 101).value() == Approx(0.9));
+  REQUIRE(schedule->beta1(100, 101).value() == Approx(0.95));
+  REQUIRE_FALSE(from("{kind: one_cycle, cycle_momentum: false}")->beta1(0, 101));
+  REQUIRE_FALSE(from("constant")->beta1(0, 101));
 }
 
 TEST_CASE("one cycle survives a run that is shorter than its warm-up") {

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <numeric>
 #include <set>
 #include <sstream>
 
@@ -188,58 +189,132 @@ TEST_CASE("fields of a split that does not exist are absent") {
   REQUIRE(without.result().at("steps") == 12);
 }
 
+namespace {
+
+/// How a run is evaluated and saved: by epochs, or by steps that fall within and at the end of
+/// epochs.
+using Change = void (*)(TrainConfig&);
+constexpr std::pair<const char*, Change> kRhythms[] = {
+    {"epochs", [](TrainConfig& train) { train.save_every = 3; }},
+    {"steps",
+     [](TrainConfig& train) {
+       train.epochs = 0;
+       train.max_steps = 11;
+       train.evaluate_every_steps = 2;
+       train.save_every_steps = 3;
+       train.save_every = 100;
+       train.log_every = 3;
+     }},
+};
+
+}  // namespace
+
 TEST_CASE(
     "a signal at any step or evaluation batch is obeyed, and the resumed run ends bit for bit the "
     "same") {
   TemporaryFolder folder("trainer");
-  Run whole(folder.path / "whole");
-  whole.config.train.save_every = 3;
-  whole.stop_at_poll = 1 << 20;
-  whole.start();
-  REQUIRE(whole.polls > 12 + 4 * 2 * 3 - 1);
-  for (int64_t poll = 0; poll < whole.polls; ++poll) {
-    CAPTURE(poll);
-    const fs::path directory = folder.path / std::to_string(poll);
-    {
-      Run stopped(directory);
-      stopped.config.train.save_every = 3;
-      stopped.stop_at_poll = poll;
-      const TrainOutcome outcome = stopped.start();
-      REQUIRE(outcome.signal == SIGTERM);
-      REQUIRE_FALSE(fs::exists(directory / "result.json"));
-      REQUIRE(fs::exists(outcome.checkpoint));
+  for (const auto& [name, change] : kRhythms) {
+    CAPTURE(name);
+    Run whole(folder.path / name / "whole");
+    change(whole.config.train);
+    whole.stop_at_poll = 1 << 20;
+    whole.start();
+    REQUIRE(whole.polls > 11 + 4 * 2 * 3 - 1);
+    for (int64_t poll = 0; poll < whole.polls; ++poll) {
+      CAPTURE(poll);
+      const fs::path directory = folder.path / name / std::to_string(poll);
+      {
+        Run stopped(directory);
+        change(stopped.config.train);
+        stopped.stop_at_poll = poll;
+        const TrainOutcome outcome = stopped.start();
+        REQUIRE(outcome.signal == SIGTERM);
+        REQUIRE_FALSE(fs::exists(directory / "result.json"));
+        REQUIRE(fs::exists(outcome.checkpoint));
+      }
+      Run resumed(directory);
+      change(resumed.config.train);
+      const TrainOutcome outcome = resumed.resume();
+      REQUIRE(outcome.signal == 0);
+      REQUIRE(resumed.warnings.empty());
+      REQUIRE(resumed.weights() == whole.weights());
+      REQUIRE(resumed.metrics() == whole.metrics());
+      REQUIRE(figures(resumed.result()) == figures(whole.result()));
     }
-    Run resumed(directory);
-    resumed.config.train.save_every = 3;
-    const TrainOutcome outcome = resumed.resume();
-    REQUIRE(outcome.signal == 0);
-    REQUIRE(resumed.warnings.empty());
-    REQUIRE(resumed.weights() == whole.weights());
-    REQUIRE(resumed.metrics() == whole.metrics());
-    REQUIRE(figures(resumed.result()) == figures(whole.result()));
   }
 }
 
 TEST_CASE("a run that died at any step goes on from its last checkpoint, bit for bit the same") {
   TemporaryFolder folder("trainer");
-  Run whole(folder.path / "whole");
-  whole.start();
-  for (int64_t step = 0; step < 12; ++step) {
-    CAPTURE(step);
-    const fs::path directory = folder.path / std::to_string(step);
-    {
-      Run dying(directory);
-      int64_t steps = 0;
-      dying.task.before_step = [&] {
-        if (steps++ == step) throw std::runtime_error("killed");
-      };
-      REQUIRE_THROWS_WITH(dying.start(), "killed");
+  for (const auto& [name, change] : kRhythms) {
+    CAPTURE(name);
+    Run whole(folder.path / name / "whole");
+    change(whole.config.train);
+    whole.start();
+    for (int64_t step = 0; step < 11; ++step) {
+      CAPTURE(step);
+      const fs::path directory = folder.path / name / std::to_string(step);
+      {
+        Run dying(directory);
+        change(dying.config.train);
+        int64_t steps = 0;
+        dying.task.before_step = [&] {
+          if (steps++ == step) throw std::runtime_error("killed");
+        };
+        REQUIRE_THROWS_WITH(dying.start(), "killed");
+      }
+      Run resumed(directory);
+      change(resumed.config.train);
+      resumed.resume();
+      REQUIRE(resumed.weights() == whole.weights());
+      REQUIRE(resumed.metrics() == whole.metrics());
+      REQUIRE(figures(resumed.result()) == figures(whole.result()));
     }
-    Run resumed(directory);
-    resumed.resume();
-    REQUIRE(resumed.weights() == whole.weights());
-    REQUIRE(resumed.metrics() == whole.metrics());
-    REQUIRE(figures(resumed.result()) == figures(whole.result()));
+  }
+}
+
+TEST_CASE("a run by steps evaluates, saves and ends at the steps that it names") {
+  TemporaryFolder folder("trainer");
+  Run run(folder.path);
+  kRhythms[1].second(run.config.train);
+  run.start();
+  std::vector<int64_t> evaluated;
+  for (const json& line : run.metrics("evaluate")) {
+    if (line.at("split") == "test") evaluated.push_back(line.at("step"));
+  }
+  CHECK(evaluated == std::vector<int64_t>{2, 4, 6, 8, 10, 11});
+  CHECK(run.metrics("epoch").size() == 3);  // of 3 steps each
+  CHECK(run.result().at("steps") == 11);
+  CHECK(run.result().at("stopped_by") == "max_steps");
+  const int64_t best = run.result().at("best_validation_step");
+  CHECK(std::ranges::find(evaluated, best) != evaluated.end());
+  for (const int64_t step : {3, 6, 9, 11}) {
+    CHECK(fs::exists(folder.path / "checkpoints" / ("step-" + std::to_string(step))));
+  }
+  CHECK_FALSE(fs::exists(folder.path / "checkpoints" / "step-5"));
+  TrainConfig endless;
+  endless.epochs = 0;
+  CHECK_THROWS_WITH(endless.check(), "train: epochs is 0, so that max_steps must say when to end");
+}
+
+TEST_CASE("gradients of a batch's parts add up to the batch's, whatever the parts") {
+  for (const int64_t parts : {2, 3, 10, 50}) {
+    Run whole(fs::path("unused"));
+    Run split(fs::path("unused"));
+    whole.task.dropout = split.task.dropout = 0;
+    Optimizer one(*whole.config.optimizer, whole.task.parameters(), whole.backend);
+    Optimizer many(*split.config.optimizer, split.task.parameters(), split.backend);
+    std::vector<int64_t> examples(10);
+    std::iota(examples.begin(), examples.end(), int64_t{0});
+    for (int64_t step = 0; step < 5; ++step) {
+      const StepFigures a = train_step(whole.backend, whole.task, one, 1, step, 0.1, examples);
+      const StepFigures b =
+          train_step(split.backend, split.task, many, 1, step, 0.1, examples, parts);
+      CHECK(std::abs(a.loss - b.loss) < 1e-6 * a.loss);
+      CHECK(std::abs(a.gradient_norm - b.gradient_norm) < 1e-5 * a.gradient_norm);
+      CHECK(a.correct == b.correct);
+      CHECK(a.count == b.count);
+    }
   }
 }
 

@@ -133,7 +133,7 @@ TEST_CASE("every published recipe file has the published rank, eta and rank_mult
     const ConfigSource file = ConfigSource::from_file(entry.path());
     const UeaRecipe* recipe = find_uea_recipe(file.text_at("data.name"));
     REQUIRE(recipe != nullptr);
-    const UeaRecipe::Ksvd& row = primal ? recipe->primal : recipe->primal_plus;
+    const RecipeValues& row = primal ? recipe->primal : recipe->primal_plus;
     // Generic form: the same values by data set name.
     const ConfigSource generic = ConfigSource::from_file(
         folder / "uea.yaml", {"data.name=" + file.text_at("data.name"),
