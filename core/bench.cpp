@@ -65,7 +65,7 @@ nlohmann::ordered_json bench_steps(Backend& backend, Task& task, const RunConfig
   const auto seed = static_cast<uint64_t>(config.seed);
   const int64_t size = task.train_size();
   const int64_t batch = std::min(config.train.batch, size);
-  const auto order = epoch_order(seed, 0, size);
+  const auto order = task.train_order(seed, 0, batch);
   std::vector<int64_t> examples(static_cast<size_t>(batch));
   int64_t next = 0;
   const auto step = [&](int64_t number) {

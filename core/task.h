@@ -48,6 +48,9 @@ class Task {
   virtual ParameterSet& parameters() = 0;
 
   virtual int64_t train_size() const = 0;
+  /// The order in which an epoch visits the examples 0 .. train_size() - 1, a function of the
+  /// arguments and the data alone. `batch` of them in a row will be an update.
+  virtual std::vector<int64_t> train_order(uint64_t seed, int64_t epoch, int64_t batch) const;
   /// The loss of these training examples, of a batch or a part of one. ctx.tape may be null.
   virtual BatchLoss train_loss(Context& ctx, std::span<const int64_t> examples) = 0;
   /// Whether the loss of a batch is more than the mean of its examples' losses, by way of
@@ -70,6 +73,9 @@ class Task {
   /// Notes of the loaders for the user, one line each.
   virtual const std::vector<std::string>& warnings() const = 0;
 };
+
+/// 0 .. size - 1, shuffled: a function of the arguments alone.
+std::vector<int64_t> epoch_order(uint64_t seed, int64_t epoch, int64_t size);
 
 /// Settings every task shares and hands to make_task().
 struct TaskSetup {

@@ -74,6 +74,10 @@ std::vector<int64_t> epoch_order(uint64_t seed, int64_t epoch, int64_t size) {
   return order;
 }
 
+std::vector<int64_t> Task::train_order(uint64_t seed, int64_t epoch, int64_t) const {
+  return epoch_order(seed, epoch, train_size());
+}
+
 PendingFigures start_step(Backend& backend, Task& task, Optimizer& optimizer, uint64_t seed,
                           int64_t step, const Rates& rates, std::span<const int64_t> examples,
                           int64_t parts) {
@@ -179,6 +183,7 @@ void to_json(json& out, const TrainState& s) {
   out = {{"step", s.step},
          {"epoch", s.epoch},
          {"offset", s.offset},
+         {"order_batch", s.order_batch},
          {"sums",
           {{"steps", s.sums.steps},
            {"examples", s.sums.examples},
@@ -202,6 +207,7 @@ void from_json(const json& in, TrainState& s) {
   in.at("step").get_to(s.step);
   in.at("epoch").get_to(s.epoch);
   in.at("offset").get_to(s.offset);
+  s.order_batch = in.value("order_batch", int64_t{0});
   const json& sums = in.at("sums");
   sums.at("steps").get_to(s.sums.steps);
   sums.at("examples").get_to(s.sums.examples);
@@ -360,7 +366,9 @@ TrainOutcome Trainer::run() {
 void Trainer::run_epoch(Progress& progress) {
   const TrainConfig& train = s_.config.train;
   const int64_t size = s_.task.train_size();
-  const auto order = epoch_order(static_cast<uint64_t>(s_.config.seed), state_.epoch, size);
+  if (state_.offset == 0 || state_.order_batch == 0) state_.order_batch = train.batch;
+  const auto order =
+      s_.task.train_order(static_cast<uint64_t>(s_.config.seed), state_.epoch, state_.order_batch);
   while (state_.offset < size) {
     if (!stop_reason().empty()) return;
     do_what_is_due();

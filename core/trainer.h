@@ -29,10 +29,6 @@ namespace primal {
 // of a configuration on the CPU of one build and machine, for any number of threads, interrupted or
 // not.
 
-/// The order in which an epoch (0, 1, ...) visits the examples 0 .. size - 1: a function of the
-/// arguments alone.
-std::vector<int64_t> epoch_order(uint64_t seed, int64_t epoch, int64_t size);
-
 /// What one update gives to read.
 struct StepFigures {
   double loss = 0;                  ///< task loss + eta * KSVD loss
@@ -82,9 +78,10 @@ struct TrainState {
     std::map<std::string, double> metric;
   };
 
-  int64_t step = 0;    ///< updates done
-  int64_t epoch = 0;   ///< epochs done
-  int64_t offset = 0;  ///< examples of the epoch in progress that are done
+  int64_t step = 0;         ///< updates done
+  int64_t epoch = 0;        ///< epochs done
+  int64_t offset = 0;       ///< examples of the epoch in progress that are done
+  int64_t order_batch = 0;  ///< batch that the epoch's order was made for
   Sums sums;
   int64_t evaluated_step = -1;
   int64_t evaluations_without_improvement = 0;

@@ -82,8 +82,8 @@ std::vector<fs::path> generate_listops(const ListOpsOptions& options, const fs::
   make_directories(place);
   std::unordered_set<uint64_t> seen;
   std::vector<ListOpsExample> draws(kDraws);
-  uint64_t first = 0;     // of the draws
-  size_t next = kDraws;   // of them to be used
+  uint64_t first = 0;    // of the draws
+  size_t next = kDraws;  // of them to be used
   std::vector<fs::path> written;
   for (const auto& [name, rows] : files) {
     const fs::path path = place / name;

@@ -54,8 +54,8 @@ const Published& published(LraTaskName task) {
 
 /// A file or folder of raw data with what decides whether it has changed.
 struct Source {
-  std::string name;             ///< of the split or the whole
-  std::vector<fs::path> files;  ///< in the order in which they are read
+  std::string name;                                   ///< of the split or the whole
+  std::vector<fs::path> files;                        ///< in the order in which they are read
   nlohmann::json options = nlohmann::json::object();  ///< that decide how they are read
 };
 
@@ -165,10 +165,10 @@ std::vector<Source> image_sources(const fs::path& root) {
 std::vector<Source> pathfinder_sources(const LraDataConfig& config,
                                        std::vector<std::string>& warnings) {
   const std::string pictures = fmt::format("pathfinder{}", config.resolution);
-  const std::string difficulty =
-      config.difficulty == Difficulty::easy           ? "curv_baseline"
-      : config.difficulty == Difficulty::intermediate ? "curv_contour_length_9"
-                                                      : "curv_contour_length_14";
+  const std::string difficulty = config.difficulty == Difficulty::easy ? "curv_baseline"
+                                 : config.difficulty == Difficulty::intermediate
+                                     ? "curv_contour_length_9"
+                                     : "curv_contour_length_14";
   std::vector<fs::path> candidates;
   for (const fs::path& base : folders(config.root, {pictures})) {
     candidates.push_back(base / difficulty);
@@ -186,8 +186,8 @@ std::vector<Source> pathfinder_sources(const LraDataConfig& config,
                                      other.string()));
     }
   }
-  Source source{"pictures", sorted_files(folder / "metadata", ".npy"),
-                {{"resolution", config.resolution}}};
+  Source source{
+      "pictures", sorted_files(folder / "metadata", ".npy"), {{"resolution", config.resolution}}};
   if (source.files.empty()) fail("lra: {}: holds no *.npy", (folder / "metadata").string());
   // 0.npy, 1.npy, ... 10.npy: by number.
   std::ranges::stable_sort(source.files, {}, [](const fs::path& path) {
@@ -258,8 +258,9 @@ void read_text_table(const fs::path& file, Reading& reading) {
     if (text_first) std::swap(first, second);
     const int32_t label = binary_label(first);
     if (tab == line.npos || label < 0 || second.empty()) {
-      fail("lra: {}:{}: expected a label (0, 1, neg or pos) and a text with a tab between, found {}",
-           file.string(), number, quote(line));
+      fail(
+          "lra: {}:{}: expected a label (0, 1, neg or pos) and a text with a tab between, found {}",
+          file.string(), number, quote(line));
     }
     reading.add({second}, label);
   });
@@ -310,15 +311,18 @@ void read_retrieval(const Source& source, Reading& reading) {
       }
       const int32_t label = binary_label(columns.front());
       if (label < 0 || (columns.size() != 3 && columns.size() != 5)) {
-        fail("lra: {}:{}: expected label, id1, id2 and, unless data.papers says where they are, text1 "
-             "and text2, with tabs between, found {}",
-             file.string(), number, quote(line));
+        fail(
+            "lra: {}:{}: expected label, id1, id2 and, unless data.papers says where they are, "
+            "text1 "
+            "and text2, with tabs between, found {}",
+            file.string(), number, quote(line));
       }
       if (columns.size() == 5) return reading.add({columns[3], columns[4]}, label);
       if (papers.empty()) {
-        fail("lra: {}:{}: the pairs are ids without texts; --set data.papers=DIR says where the "
-             "papers are, each in a file ID or ID.txt",
-             file.string(), number);
+        fail(
+            "lra: {}:{}: the pairs are ids without texts; --set data.papers=DIR says where the "
+            "papers are, each in a file ID or ID.txt",
+            file.string(), number);
       }
       const std::string* first = paper(columns[1]);
       const std::string* second = paper(columns[2]);
@@ -333,10 +337,10 @@ void read_retrieval(const Source& source, Reading& reading) {
   if (lost > 0) {
     std::vector<std::string> some;
     std::copy_n(missing.begin(), std::min<size_t>(missing.size(), 10), std::back_inserter(some));
-    reading.warnings.push_back(fmt::format(
-        "lra: {}: {} pairs are left out because {} papers are not in {}: {}{}",
-        source.files.front().string(), lost, missing.size(), papers, fmt::join(some, ", "),
-        missing.size() > some.size() ? ", ..." : ""));
+    reading.warnings.push_back(
+        fmt::format("lra: {}: {} pairs are left out because {} papers are not in {}: {}{}",
+                    source.files.front().string(), lost, missing.size(), papers,
+                    fmt::join(some, ", "), missing.size() > some.size() ? ", ..." : ""));
   }
 }
 
@@ -413,8 +417,8 @@ void read_pathfinder(const Source& source, Reading& reading) {
     });
   }
   if (!empty.empty()) {
-    reading.warnings.push_back(fmt::format("lra: {} empty picture files are left out, the first is {}",
-                                           empty.size(), empty.front()));
+    reading.warnings.push_back(fmt::format(
+        "lra: {} empty picture files are left out, the first is {}", empty.size(), empty.front()));
   }
 }
 
@@ -486,8 +490,8 @@ std::shared_ptr<const TokenStore> open_source(const LraDataConfig& config, const
         make_directories(folder);
         writer = std::make_unique<TokenWriter>(parts, path);
       } catch (const Error& problem) {
-        warnings.push_back(fmt::format("lra: nothing is cached, the data are kept in memory: {}",
-                                       problem.what()));
+        warnings.push_back(
+            fmt::format("lra: nothing is cached, the data are kept in memory: {}", problem.what()));
       }
       if (writer) store = read_source(config.name, source, stamp, *writer, tick);
     }
@@ -539,14 +543,14 @@ void LraDataConfig::fields(Fields& f) {
   f.field("root", root, "folder of the raw files, or of the release that holds their folder");
   f.field("length", length, between(0, 1 << 20),
           "tokens kept of a sequence; it is padded to the next power of two; 0: as published");
-  f.choice("protocol", protocol,
-           {{"validation", Protocol::validation}, {"paper", Protocol::paper}},
+  f.choice("protocol", protocol, {{"validation", Protocol::validation}, {"paper", Protocol::paper}},
            "validation: text holds out a part of its training split, for it has no other; paper: "
            "text is judged on its test split");
   f.field("validation_fraction", validation_fraction, {.min = 0.0, .max = 0.5, .min_open = true},
           "part of the training texts that is held out");
   f.field("papers", papers, "retrieval: folder of the papers' texts, for pairs that are ids only");
-  f.field("resolution", resolution, between(1, 1024), "pathfinder: side of the pictures, 32 or 128");
+  f.field("resolution", resolution, between(1, 1024),
+          "pathfinder: side of the pictures, 32 or 128");
   f.choice("difficulty", difficulty,
            {{"easy", Difficulty::easy},
             {"intermediate", Difficulty::intermediate},
@@ -556,6 +560,10 @@ void LraDataConfig::fields(Fields& f) {
   f.field("cache", cache,
           "folder for the data as tokens; empty: primal in $XDG_CACHE_HOME or ~/.cache; none: keep "
           "them in memory");
+  f.field(
+      "bucketing", bucketing,
+      "whether an update takes sequences of about the same length; saves time where batches are "
+      "padded to their longest, with model.padding: exact");
 }
 
 void LraDataConfig::check() const {
@@ -640,7 +648,8 @@ LraData load_lra(const LraDataConfig& config, uint64_t seed, std::span<const std
     } else if (config.name == LraTaskName::text &&
                config.protocol == LraDataConfig::Protocol::validation) {
       const std::vector<int64_t> order = shuffled(size, seed, "text validation");
-      const auto held = static_cast<int64_t>(static_cast<double>(size) * config.validation_fraction);
+      const auto held =
+          static_cast<int64_t>(static_cast<double>(size) * config.validation_fraction);
       data.validation = {store, part(order, 0, held)};
       data.train = {store, part(order, held, size)};
     } else {

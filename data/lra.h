@@ -37,6 +37,7 @@ struct LraDataConfig {
   int64_t resolution = 32;
   Difficulty difficulty = Difficulty::hard;
   std::string cache;
+  bool bucketing = false;
 
   void fields(Fields& f);
   void check() const;

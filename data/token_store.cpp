@@ -136,8 +136,9 @@ std::optional<TokenStore> TokenStore::open(const fs::path& path) {
   store.labels_.resize(trailer.examples);
   std::string facts(trailer.facts, '\0');
   uint64_t at = trailer.bytes;
-  for (const std::span<uint8_t> part : {raw(std::span(store.offsets_)), raw(std::span(store.labels_)),
-                                        raw(std::span(facts.data(), facts.size()))}) {
+  for (const std::span<uint8_t> part :
+       {raw(std::span(store.offsets_)), raw(std::span(store.labels_)),
+        raw(std::span(facts.data(), facts.size()))}) {
     if (!read_at(store.descriptor_, part, at)) return {};
     at += part.size();
   }
@@ -192,9 +193,9 @@ TokenStore TokenWriter::finish(nlohmann::json facts) {
                         .facts = text.size(),
                         .checksum = checksum_of(store_.offsets_, store_.labels_, text)};
   const std::span<const Trailer> whole(&trailer, 1);
-  for (const std::span<const uint8_t> part :
-       {raw(std::span<const uint64_t>(store_.offsets_)), raw(std::span<const int32_t>(store_.labels_)),
-        raw(std::span<const char>(text)), raw(whole)}) {
+  for (const std::span<const uint8_t> part : {raw(std::span<const uint64_t>(store_.offsets_)),
+                                              raw(std::span<const int32_t>(store_.labels_)),
+                                              raw(std::span<const char>(text)), raw(whole)}) {
     write_all(descriptor_, temporary_, part);
   }
   if (::fsync(descriptor_) != 0) fail_system(temporary_.string(), "cannot be written");

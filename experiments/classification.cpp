@@ -51,8 +51,7 @@ nlohmann::json score_classifier(Backend& backend, ParameterSet& parameters,
     for (const Var& term : ctx.aux.of("ksvd")) {
       has_ksvd = true;
       ksvd += static_cast<double>(download(backend, term.value)[0]) *
-              static_cast<double>(examples.size()) /
-              static_cast<double>(ctx.aux.of("ksvd").size());
+              static_cast<double>(examples.size()) / static_cast<double>(ctx.aux.of("ksvd").size());
     }
     for (size_t i = 0; i < examples.size(); ++i) {
       const auto row = std::span(probabilities).subspan(i * classes, classes);

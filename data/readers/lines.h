@@ -25,8 +25,8 @@ void for_lines(std::string_view text, F&& f) {
   }
 }
 
-/// The same for a file, of which one line at a time is in memory. Returns the 64-bit FNV-1a checksum
-/// of its bytes. Error when it cannot be read.
+/// The same for a file, of which one line at a time is in memory. Returns the 64-bit FNV-1a
+/// checksum of its bytes. Error when it cannot be read.
 uint64_t for_file_lines(const std::filesystem::path& path,
                         const std::function<void(std::string_view, int64_t)>& f);
 

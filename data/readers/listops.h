@@ -14,10 +14,11 @@ namespace primal {
 /// The symbols of ListOps expressions (Nangia and Bowman, 2018) in the order of their numbers. The
 /// Long Range Arena's rows use the first fifteen.
 inline constexpr std::array<std::string_view, 17> kListOpsSymbols{
-    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "[MIN", "[MAX", "[MED", "[SM", "]", "[FIRST", "[LAST"};
+    "0", "1",    "2",    "3",    "4",   "5", "6",      "7",    "8",
+    "9", "[MIN", "[MAX", "[MED", "[SM", "]", "[FIRST", "[LAST"};
 
-/// Numbers of the symbols of an expression; round parentheses, which only group, are left out. Error
-/// (a word that is no symbol) begins with what was found.
+/// Numbers of the symbols of an expression; round parentheses, which only group, are left out.
+/// Error (a word that is no symbol) begins with what was found.
 std::vector<uint8_t> tokenize_listops(std::string_view expression);
 
 /// Value of an expression, 0 to 9: MED is the whole part of the median, SM the sum modulo 10. Error

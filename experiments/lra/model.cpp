@@ -63,7 +63,8 @@ Var LraClassifier::encode(Context& ctx, const LraInputs& batch) const {
 
 Var LraClassifier::forward(Context& ctx, const LraInputs& batch) const {
   const Shape& shape = batch.tokens.shape;
-  if (shape.rank() != 2 || shape[1] > shape_.max_length || (!exact_ && shape[1] != shape_.max_length)) {
+  if (shape.rank() != 2 || shape[1] > shape_.max_length ||
+      (!exact_ && shape[1] != shape_.max_length)) {
     fail("[lra] a batch must be (B, {}{}), got {}", exact_ ? "at most " : "", shape_.max_length,
          shape.text());
   }
@@ -104,8 +105,8 @@ std::vector<TaskConfig::ForeignName> lra_pytorch_names(const ParameterSet& param
         foreign.replace(at, ours.size(), theirs);
       }
     }
-    names.push_back({entry.name, std::move(foreign),
-                     {entry.shape.sizes().begin(), entry.shape.sizes().end()}});
+    names.push_back(
+        {entry.name, std::move(foreign), {entry.shape.sizes().begin(), entry.shape.sizes().end()}});
   }
   return names;
 }

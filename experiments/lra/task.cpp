@@ -61,8 +61,8 @@ LraState new_state(const LraDataConfig& data, const TaskSetup& setup) {
   state.cut = state.padded_length = random_size(*setup.random_data, "length", state.padded_length);
   state.vocabulary = random_size(*setup.random_data, "vocabulary", state.vocabulary);
   if (state.vocabulary < 2) fail("lra: random data's vocabulary must be at least 2");
-  state.classes.resize(static_cast<size_t>(
-      random_size(*setup.random_data, "classes", std::ssize(state.classes))));
+  state.classes.resize(
+      static_cast<size_t>(random_size(*setup.random_data, "classes", std::ssize(state.classes))));
   return state;
 }
 
@@ -90,6 +90,13 @@ void LraConfig::fields(Fields& f) {
   apply_published();
   f.section("model", model, "the Transformer");
   f.section("ksvd", ksvd, "the KSVD loss of Primal-Attention layers");
+}
+
+void LraConfig::check() const {
+  check_recipe(recipe, model.encoder.layers);
+  if (data.bucketing && model.padding == LraModelConfig::Padding::published) {
+    fail("data.bucketing saves nothing where model.padding is published: batches are equally long");
+  }
 }
 
 void LraConfig::apply_published() {
@@ -140,7 +147,8 @@ LraTask::LraTask(Backend& backend, const LraConfig& config, const TaskSetup& set
       has_ksvd_(std::ranges::any_of(
           config.model.encoder.layers,
           [](const LayerConfig& layer) { return layer.attention->kind() == "primal"; })),
-      exact_(config.model.padding == LraModelConfig::Padding::exact) {
+      exact_(config.model.padding == LraModelConfig::Padding::exact),
+      bucketing_(config.data.bucketing) {
   state_ = setup.state != nullptr ? setup.state->get<LraState>() : new_state(config.data, setup);
   const auto tick = [&setup] {
     if (setup.stop && setup.stop()) throw Interrupted{};
@@ -175,6 +183,30 @@ BatchLoss LraTask::train_loss(Context& ctx, std::span<const int64_t> examples) {
   BatchLoss loss = lra_loss(ctx, *model_, inputs, eta_);
   if (exact_) loss.moments = std::reduce(inputs.lengths.begin(), inputs.lengths.end(), int64_t{0});
   return loss;
+}
+
+// A shuffled pool of many batches is sorted by length and cut into batches, which are shuffled.
+std::vector<int64_t> LraTask::train_order(uint64_t seed, int64_t epoch, int64_t batch) const {
+  std::vector<int64_t> order = epoch_order(seed, epoch, train_size());
+  if (!bucketing_) return order;
+  constexpr int64_t kPool = 64;  // batches
+  const int64_t size = train_size();
+  const auto length = [&](int64_t i) {
+    return std::max(data_.train.length(i, 0, state_.cut),
+                    data_.train.length(i, state_.pairs ? 1 : 0, state_.cut));
+  };
+  for (int64_t begin = 0; begin < size; begin += kPool * batch) {
+    std::ranges::stable_sort(order.begin() + begin,
+                             order.begin() + std::min(size, begin + kPool * batch), {}, length);
+  }
+  std::vector<int64_t> bucketed;
+  // The last batch, which may be smaller, stays last.
+  const int64_t whole = size / batch;
+  for (const int64_t b : epoch_order(seed, epoch, whole)) {
+    bucketed.insert(bucketed.end(), order.begin() + b * batch, order.begin() + (b + 1) * batch);
+  }
+  bucketed.insert(bucketed.end(), order.begin() + whole * batch, order.end());
+  return bucketed;
 }
 
 std::vector<std::string> LraTask::evaluation_splits() const {
@@ -214,8 +246,9 @@ json LraTask::facts() const {
     if (split->size() == 0) continue;
     facts[name + "_examples"] = split->size();
     if (split->facts().contains("path")) {
-      facts["files"][name] = {{"path", split->facts().at("path")},
-                              {"checksum", split->facts().at("checksum")}};
+      facts[name + "_source"] =
+          fmt::format("{}, checksum {}", split->facts().at("path").get<std::string>(),
+                      split->facts().at("checksum").get<std::string>());
     }
     int64_t cut = 0;
     const int64_t parts = state_.pairs ? 2 : 1;
@@ -241,15 +274,14 @@ LraTask::Batch LraTask::batch(const LraSplit& split, std::span<const int64_t> ex
     }
   }
   // As published all are padded alike; else to the longest of the batch.
-  const int64_t longest =
-      lengths.empty() ? 1 : std::max<int64_t>(1, std::ranges::max(lengths));
+  const int64_t longest = lengths.empty() ? 1 : std::max<int64_t>(1, std::ranges::max(lengths));
   const int64_t length = exact_ ? longest : state_.padded_length;
   std::vector<int32_t> ids(lengths.size() * static_cast<size_t>(length));
   for (size_t row = 0; row < lengths.size(); ++row) {
     const auto at = static_cast<int64_t>(row);
-    split.tokens(examples[static_cast<size_t>(at / parts)], at % parts, state_.cut,
-                 std::span(ids).subspan(row * static_cast<size_t>(length),
-                                        static_cast<size_t>(length)));
+    split.tokens(
+        examples[static_cast<size_t>(at / parts)], at % parts, state_.cut,
+        std::span(ids).subspan(row * static_cast<size_t>(length), static_cast<size_t>(length)));
   }
   const auto upload = [&](std::span<const int32_t> values) {
     Tensor tensor = backend_.empty({std::ssize(values)}, DType::i32);

@@ -16,7 +16,7 @@ class LraConfig : public TaskConfig {
 
   std::string_view kind() const override { return "lra"; }
   void fields(Fields& f) override;
-  void check() const override { check_recipe(recipe, model.encoder.layers); }
+  void check() const override;
   std::unique_ptr<Task> make(Backend& backend, const TaskSetup& setup) const override;
   std::vector<ForeignName> pytorch_names(const Task& task) const override;
 
@@ -57,6 +57,7 @@ class LraTask : public Task {
   const ParameterSet& parameters() const { return parameters_; }
   int64_t train_size() const override { return data_.train.size(); }
   BatchLoss train_loss(Context& ctx, std::span<const int64_t> examples) override;
+  std::vector<int64_t> train_order(uint64_t seed, int64_t epoch, int64_t batch) const override;
   bool couples_examples() const override { return couples_; }
   std::vector<std::string> evaluation_splits() const override;
   nlohmann::json evaluate(Backend&, std::string_view split, const EvaluateOptions&) override;
@@ -78,6 +79,7 @@ class LraTask : public Task {
   bool couples_;  // KSVD means run over the batch
   bool has_ksvd_;
   bool exact_;
+  bool bucketing_;
   LraState state_;
   LraData data_;
   ParameterSet parameters_;

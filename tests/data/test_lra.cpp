@@ -95,7 +95,8 @@ TEST_CASE("ListOps: operators and closing brackets are tokens, round parentheses
       tokenize_listops("( ( ( [MAX 4 ) ( ( ( [SM 9 ) 3 ) ] ) ) ] )");
   CHECK(symbols == std::vector<uint8_t>{11, 4, 13, 9, 3, 14, 14});
   CHECK(tokenize_listops("[MAX 4 [SM 9 3 ] ]") == symbols);
-  CHECK(error_of([] { tokenize_listops("[MAX 4 [XOR 1 ] ]"); }) == "'[XOR' is not a ListOps symbol");
+  CHECK(error_of([] { tokenize_listops("[MAX 4 [XOR 1 ] ]"); }) ==
+        "'[XOR' is not a ListOps symbol");
   CHECK(error_of([] { tokenize_listops("[MAX 10 ]"); }) == "'10' is not a ListOps symbol");
 }
 
@@ -141,7 +142,9 @@ TEST_CASE("ListOps: a row with a wrong label, column or word is refused by its l
 TEST_CASE("ListOps: generated files are what the release's rules say, and the seed's alone") {
   const TemporaryFolder one("listops_one");
   const TemporaryFolder two("listops_two");
-  const ListOpsOptions options{.train = 60, .validation = 20, .test = 20};
+  ListOpsOptions options;
+  options.train = 60;
+  options.validation = options.test = 20;
   const auto files = generate_listops(options, one.path);
   generate_listops(options, two.path);
   REQUIRE(files.size() == 3);
@@ -164,8 +167,9 @@ TEST_CASE("ListOps: generated files are what the release's rules say, and the se
   CHECK(lines.size() == 100);
   CHECK(used.size() == 15);
   CHECK(*used.rbegin() == 14);
-  CHECK(error_of([&] { generate_listops(options, one.path); }).ends_with(
-      "basic_train.tsv is there already; --overwrite replaces it"));
+  CHECK(error_of([&] {
+          generate_listops(options, one.path);
+        }).ends_with("basic_train.tsv is there already; --overwrite replaces it"));
   ListOpsOptions other = options;
   other.seed = 2;
   other.overwrite = true;
@@ -199,8 +203,9 @@ TEST_CASE("ListOps: a prepared folder loads with and without header, wherever it
   CHECK(tokens_of(data.test, 0) == std::vector<int32_t>{12, 3, 15});
 
   fs::remove(folder.path / "lra_release/lra_release/listops-1000/basic_val.tsv");
-  CHECK(error_of([&] { load(config_of(LraTaskName::listops, folder.path)); })
-            .ends_with("basic_val.tsv: there is no such file"));
+  CHECK(error_of([&] {
+          load(config_of(LraTaskName::listops, folder.path));
+        }).ends_with("basic_val.tsv: there is no such file"));
   const std::string absent =
       error_of([&] { load(config_of(LraTaskName::listops, folder.path / "none")); });
   CHECK(absent.starts_with("lra: basic_train.tsv not found; looked in "));
@@ -257,8 +262,9 @@ TEST_CASE("tokens: what a file holds is what was written, and damage is noticed"
         std::string::npos);
   { const TokenWriter unfinished(1, folder.path / "b.tokens"); }
   CHECK(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()) == 1);
-  CHECK(error_of([&] { TokenWriter(1, folder.path / "no" / "c.tokens"); }).find("cannot be written") !=
-        std::string::npos);
+  CHECK(error_of([&] {
+          TokenWriter(1, folder.path / "no" / "c.tokens");
+        }).find("cannot be written") != std::string::npos);
 }
 
 TEST_CASE("LRA data are cached until their files change, and damage is made good") {
@@ -313,7 +319,9 @@ TEST_CASE("Text: the review tree and tables give bytes, and tell labels and spli
   CHECK(data.test.size() == 2);
   CHECK(data.warnings == std::vector<std::string>{"lra: 1 empty texts are left out"});
   CHECK(text_of(data.train, 0) == "bad <br />0");
-  CHECK(text_of(data.train, 19) == "gut \xC3\xBC" "9");
+  CHECK(text_of(data.train, 19) ==
+        "gut \xC3\xBC"
+        "9");
   CHECK(tokens_of(data.train, 19)[4] == 0xC3 + 1);
   CHECK(data.train.label(0) == 0);
   CHECK(data.train.label(19) == 1);
@@ -341,8 +349,9 @@ TEST_CASE("Text: the review tree and tables give bytes, and tell labels and spli
   CHECK(text_of(table.train, 1) == "good\tone");
   CHECK(text_of(table.test, 0) == "fine");
   write(tables / "test.tsv", "2\tx\n");
-  CHECK(error_of([&] { load(config); }).find("test.tsv:1: expected a label (0, 1, neg or pos) and") !=
-        std::string::npos);
+  CHECK(error_of([&] {
+          load(config);
+        }).find("test.tsv:1: expected a label (0, 1, neg or pos) and") != std::string::npos);
 }
 
 TEST_CASE("Retrieval: pairs carry their texts, or name papers in a folder") {
@@ -361,8 +370,9 @@ TEST_CASE("Retrieval: pairs carry their texts, or name papers in a folder") {
   CHECK(text_of(data.train, 1, 1) == "a third");
 
   write(aan / "new_aan_pairs.train.tsv", "1.0\tA00\tB01\n0.0\tA00\tC02\n");
-  CHECK(error_of([&] { load(config); }).find("train.tsv:1: the pairs are ids without texts; --set "
-                                            "data.papers=DIR") != std::string::npos);
+  CHECK(error_of([&] { load(config); })
+            .find("train.tsv:1: the pairs are ids without texts; --set "
+                  "data.papers=DIR") != std::string::npos);
   config.papers = (folder.path / "papers").string();
   write(folder.path / "papers/A00", "paper a");
   write(folder.path / "papers/B01.txt", "paper b");
@@ -390,7 +400,8 @@ TEST_CASE("Image: CIFAR-10's binary files become grey values, and the last tenth
     write(batches / ("data_batch_" + std::to_string(i) + ".bin"),
           record(static_cast<uint8_t>(i), 255, 255, 255) + record(0, 0, 0, 0));
   }
-  write(batches / "test_batch.bin", record(9, 255, 0, 0) + record(8, 0, 255, 0) + record(7, 10, 20, 30));
+  write(batches / "test_batch.bin",
+        record(9, 255, 0, 0) + record(8, 0, 255, 0) + record(7, 10, 20, 30));
   const LraDataConfig config = config_of(LraTaskName::image, folder.path);
   const LraData data = load(config);
   CHECK(data.train.size() == 9);
@@ -399,14 +410,15 @@ TEST_CASE("Image: CIFAR-10's binary files become grey values, and the last tenth
   CHECK(data.train.label(2) == 2);
   CHECK(tokens_of(data.train, 0) == std::vector<int32_t>(1024, 255 + 1));
   CHECK(tokens_of(data.train, 1) == std::vector<int32_t>(1024, 0 + 1));  // black is no padding
-  CHECK(tokens_of(data.test, 0)[0] == 76 + 1);   // trunc(0.2989 * 255.5)
-  CHECK(tokens_of(data.test, 1)[0] == 149 + 1);  // trunc(0.587 * 255.5)
-  CHECK(tokens_of(data.test, 2)[0] == 18 + 1);   // trunc(18.149 / 255 * 255.5)
+  CHECK(tokens_of(data.test, 0)[0] == 76 + 1);                           // trunc(0.2989 * 255.5)
+  CHECK(tokens_of(data.test, 1)[0] == 149 + 1);                          // trunc(0.587 * 255.5)
+  CHECK(tokens_of(data.test, 2)[0] == 18 + 1);  // trunc(18.149 / 255 * 255.5)
   write(batches / "test_batch.bin", record(10, 0, 0, 0));
   CHECK(error_of([&] { load(config); }).ends_with("picture 0 is of class 10; expected 0 to 9"));
   write(batches / "test_batch.bin", "short");
-  CHECK(error_of([&] { load(config); })
-            .ends_with("5 bytes are no whole number of pictures of 3073 bytes"));
+  CHECK(error_of([&] {
+          load(config);
+        }).ends_with("5 bytes are no whole number of pictures of 3073 bytes"));
 }
 
 TEST_CASE("Pathfinder: pictures and their lists, an empty picture, and a second folder") {
@@ -455,8 +467,8 @@ TEST_CASE("Pathfinder: pictures and their lists, an empty picture, and a second 
   CHECK(load(config).warnings[0].ends_with("has such pictures too"));
   config.resolution = 64;
   fs::rename(folder.path / "pathfinder32", folder.path / "pathfinder64");
-  CHECK(error_of([&] { load(config); })
-            .ends_with("is 32 x 32; expected 64 x 64 (data.resolution)"));
+  CHECK(
+      error_of([&] { load(config); }).ends_with("is 32 x 32; expected 64 x 64 (data.resolution)"));
   config.resolution = 32;
   fs::rename(folder.path / "pathfinder64", folder.path / "pathfinder32");
   write(hard / "imgs/0/sample_1.png", "no picture");

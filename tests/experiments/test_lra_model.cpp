@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 
 #include "core/run_config.h"
 #include "core/trainer.h"
@@ -72,9 +73,8 @@ std::string model_of(std::string_view first, std::string_view second, std::strin
 TEST_CASE("LRA: accumulation over parts gives the large batch's losses") {
   const TemporaryFolder folder("lra_accumulate");
   write_texts(folder.path);
-  for (const auto& [first, second] : {std::pair{"canonical", "canonical"},
-                                      {"primal", "primal"},
-                                      {"canonical", "primal"}}) {
+  for (const auto& [first, second] :
+       {std::pair{"canonical", "canonical"}, {"primal", "primal"}, {"canonical", "primal"}}) {
     for (const char* rest : {"dropout: 0.1", "padding: exact, dropout: 0, attention_dropout: 0"}) {
       for (const char* mean : {"batch", "sample"}) {
         CAPTURE(first, second, rest, mean);
@@ -104,9 +104,8 @@ TEST_CASE("LRA: accumulation over parts gives the large batch's losses") {
 TEST_CASE("LRA: with padding exact, other company in a batch gives the same logits and KSVD loss") {
   const TemporaryFolder folder("lra_exact");
   write_texts(folder.path);
-  for (const auto& [first, second] : {std::pair{"canonical", "canonical"},
-                                      {"primal", "primal"},
-                                      {"canonical", "primal"}}) {
+  for (const auto& [first, second] :
+       {std::pair{"canonical", "canonical"}, {"primal", "primal"}, {"canonical", "primal"}}) {
     CAPTURE(first, second);
     Setup setup(folder.path, model_of(first, second, "padding: exact"), "{mean: sample}");
     const auto score = [&](int64_t batch) {
@@ -129,6 +128,44 @@ TEST_CASE("LRA: with padding exact, other company in a batch gives the same logi
       }
     }
   }
+}
+
+TEST_CASE("LRA: bucketing visits every text once, in batches of like length") {
+  const TemporaryFolder folder("lra_buckets");
+  write_texts(folder.path);
+  const auto config = [&](const char* data, const char* padding) {
+    return load_run_config(ConfigSource::from_string(
+        fmt::format("task: lra\ndata: {{name: text, root: {}, length: 60, protocol: paper, cache: "
+                    "none, {}}}\nmodel: {{dim: 8, heads: 2, padding: {}}}\n",
+                    folder.path.string(), data, padding),
+        "test.yaml"));
+  };
+  Backend be = cpu_backend(1);
+  const RunConfig run = config("bucketing: true", "exact");
+  const auto task = run.task->make(be, {});
+  const auto order = task->train_order(1, 0, 5);
+  CHECK(order == task->train_order(1, 0, 5));
+  CHECK(order != task->train_order(1, 1, 5));
+  CHECK(std::set<int64_t>(order.begin(), order.end()).size() == kTexts);
+  REQUIRE(std::ssize(order) == kTexts);
+  // All texts fit one pool: sorted, cut and shuffled, batches do not overlap in length.
+  const auto length = [](int64_t i) { return 3 + i * 37 % 58; };
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  for (int64_t b = 0; b < kTexts / 5; ++b) {
+    int64_t low = 1000;
+    int64_t high = 0;
+    for (int64_t i = 5 * b; i < 5 * b + 5; ++i) {
+      low = std::min(low, length(order[i]));
+      high = std::max(high, length(order[i]));
+    }
+    spans.emplace_back(low, high);
+  }
+  const auto shuffled = spans;
+  std::ranges::sort(spans);
+  CHECK(spans != shuffled);
+  for (size_t i = 1; i < spans.size(); ++i) CHECK(spans[i - 1].second <= spans[i].first);
+  CHECK_THROWS_WITH(config("bucketing: true", "published"),
+                    ContainsSubstring("data.bucketing saves nothing"));
 }
 
 TEST_CASE("LRA: every published recipe file has the published values") {
@@ -169,7 +206,8 @@ TEST_CASE("LRA: every published recipe file has the published values") {
       REQUIRE(lra.model.encoder.layers.size() == 2);
       const bool primal = kind == "_primal";
       CHECK(lra.model.encoder.layers[0].attention->kind() == (primal ? "primal" : "canonical"));
-      CHECK(lra.model.encoder.layers[1].attention->kind() == (kind.empty() ? "canonical" : "primal"));
+      CHECK(lra.model.encoder.layers[1].attention->kind() ==
+            (kind.empty() ? "canonical" : "primal"));
       if (kind.empty()) continue;
       const auto& [rank, eta] = primal ? row.primal : row.plus;
       CHECK(lra.ksvd.eta == eta);
