@@ -135,10 +135,10 @@ void describe(Log& log, const Backend& backend, Task& task) {
 void check(const RunConfig& config, Backend& backend, Task& task, Log& log) {
   Optimizer optimizer(*config.optimizer, task.parameters(), backend);
   const auto seed = static_cast<uint64_t>(config.seed);
-  auto examples = epoch_order(seed, 0, task.train_size());
+  auto examples = task.train_order(seed, 0, config.train.batch);
   examples.resize(std::min(examples.size(), static_cast<size_t>(config.train.batch)));
-  const StepFigures figures =
-      train_step(backend, task, optimizer, seed, 0, config.optimizer->lr, examples);
+  const StepFigures figures = train_step(backend, task, optimizer, seed, 0, config.optimizer->lr,
+                                         examples, config.train.accumulate);
   log.info(fmt::format("one update: loss {:.4f}, gradient norm {:.4f}, {} MiB at its peak",
                        figures.loss, figures.gradient_norm,
                        backend.memory->figures().peak_allocated >> 20));

@@ -70,7 +70,8 @@ nlohmann::ordered_json bench_steps(Backend& backend, Task& task, const RunConfig
   int64_t next = 0;
   const auto step = [&](int64_t number) {
     for (int64_t& example : examples) example = order[static_cast<size_t>(next++ % size)];
-    train_step(backend, task, optimizer, seed, number, config.optimizer->lr, examples);
+    train_step(backend, task, optimizer, seed, number, config.optimizer->lr, examples,
+               config.train.accumulate);
     wait_for(backend, task.parameters().values());
   };
   for (int64_t i = 0; i < options.warmup; ++i) step(i);

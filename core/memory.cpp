@@ -84,8 +84,8 @@ void* CachingAllocator::allocate(int64_t& bytes) {
     }
     if (block == nullptr) {
       fail(
-          "[memory] out of memory: {} bytes needed, {} available, {} in use by tensors; lower "
-          "train.batch, model.dim or model.feedforward",
+          "[memory] out of memory: {} bytes needed, {} available, {} in use by tensors; raise "
+          "train.accumulate, or lower train.batch, model.dim or model.feedforward",
           wanted, raw_->available(), figures_.allocated);
     }
     figures_.reserved += bytes;

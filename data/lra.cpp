@@ -38,7 +38,7 @@ struct Published {
 
 const Published& published(LraTaskName task) {
   static const std::vector<std::string> digits{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-  static const std::array<Published, 5> kTasks{{
+  static const std::array<Published, 5> tasks{{
       {"listops", 2000, {32, digits, false}},
       {"text", 4000, {512, {"neg", "pos"}, false}},
       {"retrieval", 4000, {512, {"0", "1"}, true}},
@@ -49,7 +49,7 @@ const Published& published(LraTaskName task) {
         false}},
       {"pathfinder", 1024, {512, {"0", "1"}, false}},
   }};
-  return kTasks[static_cast<size_t>(task)];
+  return tasks[static_cast<size_t>(task)];
 }
 
 /// A file or folder of raw data with what decides whether it has changed.

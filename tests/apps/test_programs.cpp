@@ -680,3 +680,61 @@ TEST_CASE(
       2);
   REQUIRE(work.run("primal-bench", {"step", "--config", "config.yaml"}).code == 1);
 }
+
+TEST_CASE("generated ListOps train, go on, are scored and exported from the command line") {
+  const TemporaryFolder folder("programs_lra");
+  const auto run = [&](const std::string& program, std::vector<std::string> arguments) {
+    const Finished done = run_program(program, std::move(arguments), folder.path);
+    CAPTURE(done.text);
+    REQUIRE(done.code == 0);
+    return done.text;
+  };
+  run("primal-data", {"generate", "listops", "--output", "data", "--train", "24", "--validation",
+                      "8", "--test", "8"});
+  std::ofstream(folder.path / "config.yaml") << R"(
+task: lra
+recipe: primal_plus
+data: {root: data, name: listops, length: 96, cache: cache}
+model: {dim: 16, feedforward: 16, head: 8}
+optimizer: {kind: adamw, lr: 1e-3}
+schedule: {kind: one_cycle, warmup_steps: 2}
+train: {epochs: 0, max_steps: 8, batch: 6, evaluate_every_steps: 3, save_every_steps: 4}
+)";
+  const auto train = [&](const std::string& output, std::vector<std::string> more) {
+    std::vector<std::string> arguments{"--config", "config.yaml", "--threads",
+                                       "1",        "--output",    output};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run("primal-train", arguments);
+  };
+  const std::string text = train("whole", {});
+  for (const char* fact :
+       {"cut_length: 96", "padded_length: 128", "train_truncated: 1.0", "vocabulary: 32",
+        "train_source: data/listops-1000/basic_train.tsv, checksum "}) {
+    CHECK_THAT(text, ContainsSubstring(fact));
+  }
+  const auto result = [&](const std::string& output) {
+    return json::parse(Workplace::read(folder.path / output / "result.json"));
+  };
+  const json whole = result("whole");
+  REQUIRE(whole.at("steps") == 8);
+  REQUIRE(whole.at("ksvd_loss").get<double>() > 0);
+
+  // Stopped half way and resumed; and computed in parts, of the same masks.
+  train("half", {"--set", "train.max_steps=4"});
+  run("primal-train", {"--resume", "half", "--set", "train.max_steps=8", "--threads", "2"});
+  REQUIRE(result("half").at("steps") == 8);
+  train("parts", {"--set", "train.accumulate=3"});
+  const json parts = result("parts");
+  REQUIRE(parts.at("ksvd_loss").get<double>() ==
+          Approx(whole.at("ksvd_loss").get<double>()).epsilon(1e-4));
+  REQUIRE(parts.at("last_test_accuracy") == whole.at("last_test_accuracy"));
+
+  run("primal-eval", {"--checkpoint", "whole", "--json", "score.json"});
+  const json figures = json::parse(Workplace::read(folder.path / "score.json"));
+  REQUIRE(figures.at("count") == 8);
+  run("primal-data", {"export", "--checkpoint", "whole", "--pytorch-names", "weights.safetensors"});
+  const SafetensorsFile file = SafetensorsFile::read(folder.path / "weights.safetensors");
+  REQUIRE(file.find("model.transformer_1.mha.attn.concate_weight.weight") != nullptr);
+  CHECK_THAT(train("again", {"--init-from", "weights.safetensors"}),
+             ContainsSubstring("weights: from weights.safetensors"));
+}
