@@ -8,6 +8,7 @@
 #include "core/saved_model.h"
 #include "data/inspect.h"
 #include "data/listops_generate.h"
+#include "data/lra.h"
 #include "data/uea_generate.h"
 
 namespace {
@@ -21,13 +22,30 @@ using Job = std::function<int()>;
 
 void add_inspect(CLI::App& app, Job& job) {
   CLI::App* command = app.add_subcommand(
-      "inspect", "Cases, channels, lengths, missing cells, classes and checksum of .ts files");
+      "inspect", "Sizes, lengths, classes and checksums of a data set, before anything is trained");
   auto path = std::make_shared<std::string>();
+  auto task = std::make_shared<std::string>("uea");
   auto json = std::make_shared<bool>(false);
-  add_path_option(*command, "path", *path, "PATH", "a .ts file or a data-set folder")->required();
+  add_path_option(
+      *command, "path", *path, "PATH",
+      "a .ts file or a data-set folder; data.root of one of the Long Range Arena's tasks")
+      ->required();
+  command->add_option("--task", *task, "what the folder holds")
+      ->check(CLI::IsMember({"uea", "listops", "text", "retrieval", "image", "pathfinder"}))
+      ->capture_default_str();
   command->add_flag("--json", *json, "print JSON");
   command->callback([=, &job] {
     job = [=] {
+      if (*task != "uea") {
+        LraDataConfig config;
+        read_config(ConfigSource::from_string(fmt::format("{{name: {}, protocol: paper}}", *task),
+                                              "--task"),
+                    config);
+        config.root = *path;
+        const nlohmann::json facts = inspect_lra(config);
+        std::cout << (*json ? facts.dump(2) + "\n" : render_lra_inspection(facts));
+        return 0;
+      }
       const nlohmann::json facts = inspect_ts(*path);
       std::cout << (*json ? facts.dump(2) + "\n" : render_inspection(facts));
       const auto& files = facts.at("files");

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -657,6 +658,74 @@ LraData load_lra(const LraDataConfig& config, uint64_t seed, std::span<const std
     }
   }
   return data;
+}
+
+nlohmann::json inspect_lra(const LraDataConfig& config) {
+  const LraData data = load_lra(config, 1, {}, [] {});
+  const LraTaskFacts& task = facts_of(config.name);
+  nlohmann::json splits = nlohmann::json::array();
+  for (const auto& [name, split] : {std::pair<const char*, const LraSplit*>{"train", &data.train},
+                                    {"validation", &data.validation},
+                                    {"test", &data.test}}) {
+    if (split->size() == 0) continue;
+    std::vector<int64_t> lengths;
+    std::vector<int64_t> counts(task.classes.size());
+    for (int64_t i = 0; i < split->size(); ++i) {
+      ++counts.at(static_cast<size_t>(split->label(i)));
+      for (int64_t part = 0; part < (task.pairs ? 2 : 1); ++part) {
+        lengths.push_back(split->length(i, part, std::numeric_limits<int64_t>::max()));
+      }
+    }
+    std::ranges::sort(lengths);
+    const auto cut = std::ranges::count_if(lengths, [&](int64_t n) { return n > config.cut(); });
+    nlohmann::json classes = nlohmann::json::array();
+    for (size_t id = 0; id < counts.size(); ++id) {
+      classes.push_back({{"id", id}, {"label", task.classes[id]}, {"examples", counts[id]}});
+    }
+    splits.push_back({{"split", name},
+                      {"path", split->facts().at("path")},
+                      {"checksum", split->facts().at("checksum")},
+                      {"examples", split->size()},
+                      {"length",
+                       {{"min", lengths.front()},
+                        {"median", lengths[lengths.size() / 2]},
+                        {"max", lengths.back()}}},
+                      {"truncated", static_cast<double>(cut) / static_cast<double>(lengths.size())},
+                      {"classes", std::move(classes)}});
+  }
+  return {{"task", name_of(config.name)},
+          {"cut_length", config.cut()},
+          {"padded_length", config.padded_length()},
+          {"splits", std::move(splits)},
+          {"warnings", data.warnings}};
+}
+
+std::string render_lra_inspection(const nlohmann::json& inspection) {
+  std::string out;
+  for (const nlohmann::json& split : inspection.at("splits")) {
+    const nlohmann::json& length = split.at("length");
+    const auto line = [&](std::string_view key, const std::string& value) {
+      out += fmt::format("  {:<10} {}\n", key, value);
+    };
+    out += fmt::format("{}: {}\n", split.at("split").get<std::string>(),
+                       split.at("path").get<std::string>());
+    line("examples", split.at("examples").dump());
+    line("tokens", fmt::format("{} min, {} median, {} max; {:.1f} % longer than {}",
+                               length.at("min").dump(), length.at("median").dump(),
+                               length.at("max").dump(), 100 * split.at("truncated").get<double>(),
+                               inspection.at("cut_length").dump()));
+    std::string classes;
+    for (const nlohmann::json& row : split.at("classes")) {
+      classes += fmt::format("{}{} {}", classes.empty() ? "" : ", ",
+                             row.at("label").get<std::string>(), row.at("examples").dump());
+    }
+    line("classes", classes);
+    line("checksum", split.at("checksum").get<std::string>() + " (FNV-1a, 64 bits)");
+  }
+  for (const nlohmann::json& warning : inspection.at("warnings")) {
+    out += fmt::format("warning: {}\n", warning.get<std::string>());
+  }
+  return out;
 }
 
 }  // namespace primal

@@ -91,4 +91,12 @@ struct LraData {
 LraData load_lra(const LraDataConfig& config, uint64_t seed, std::span<const std::string> splits,
                  const std::function<void()>& tick);
 
+/// Facts of a task's raw files: {"splits": [{"split", "path", "checksum", "examples", "length":
+/// {min, median, max}, "truncated" (share, at the configuration's cut), "classes": [{"id", "label",
+/// "examples"}]}], "warnings"}.
+nlohmann::json inspect_lra(const LraDataConfig& config);
+
+/// inspect_lra's result for people, lines ending in '\n'.
+std::string render_lra_inspection(const nlohmann::json& inspection);
+
 }  // namespace primal

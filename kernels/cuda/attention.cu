@@ -1,6 +1,3 @@
-#include <stdexcept>
-#include <string>
-
 #include "kernels/cuda/attention.h"
 
 // Canonical softmax attention in tiles: the scores of a tile of queries against a tile of keys live
@@ -425,8 +422,8 @@ void attention(const Exec& exec, const AttentionArgs& a, const float* q, const f
 void attention_backward(const Exec& exec, const AttentionArgs& a, const AttentionGradients& g) {
   const int64_t rows = a.batch * a.heads * a.length;
   const Scratch<float> products(exec, rows);
-  launch<output_products_kernel>(exec, blocks_of(rows, kThreads / kWarp), kThreads, 0, a, g.out,
-                                 g.dout, products.data());
+  launch<output_products_kernel>(exec, grid_of(blocks_of(rows, kThreads / kWarp)), kThreads, 0, a,
+                                 g.out, g.dout, products.data());
   if (on_tensor_cores(exec, a)) return attention_bf16_backward(exec, a, g, products.data());
   with_sizes<32>(a, [&]<class S>(S) {
     const std::size_t shared = (4 * S::kOperand + S::kScores) * sizeof(float);
@@ -438,14 +435,15 @@ void attention_backward(const Exec& exec, const AttentionArgs& a, const Attentio
 }
 
 void attention_softmax(const Exec& exec, const AttentionArgs& a, float* scores, float* dropped) {
-  launch<softmax_kernel>(exec, blocks_of(a.batch * a.heads * a.length, kThreads / kWarp), kThreads,
-                         0, a, scores, dropped);
+  launch<softmax_kernel>(exec, grid_of(blocks_of(a.batch * a.heads * a.length, kThreads / kWarp)),
+                         kThreads, 0, a, scores, dropped);
 }
 
 void attention_softmax_backward(const Exec& exec, const AttentionArgs& a,
                                 const float* probabilities, float* gradient) {
-  launch<softmax_backward_kernel>(exec, blocks_of(a.batch * a.heads * a.length, kThreads / kWarp),
-                                  kThreads, 0, a, probabilities, gradient);
+  launch<softmax_backward_kernel>(
+      exec, grid_of(blocks_of(a.batch * a.heads * a.length, kThreads / kWarp)), kThreads, 0, a,
+      probabilities, gradient);
 }
 
 }  // namespace primal::PRIMAL_DEVICE

@@ -54,7 +54,7 @@ __device__ inline uint64_t mask_counter(const AttentionArgs& a, int64_t row, int
 
 template <class S>
 unsigned tile_count(const AttentionArgs& a) {
-  return static_cast<unsigned>(a.batch * a.heads) * blocks_of(a.length, S::kTile);
+  return grid_of(a.batch * a.heads * blocks_of(a.length, S::kTile));
 }
 
 // The blockwise form on tensor cores (attention_bf16.cu), for heads up to 128 wide. `products` is

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <stdexcept>
+#include <string>
+
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/reduce.h"
@@ -10,8 +13,17 @@ __device__ inline int64_t thread_in_grid() {
   return int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
-inline unsigned blocks_of(int64_t items, int64_t per_block) {
-  return static_cast<unsigned>((items + per_block - 1) / per_block);
+inline int64_t blocks_of(int64_t items, int64_t per_block) {
+  return (items + per_block - 1) / per_block;
+}
+
+/// A number of blocks as a grid takes it. Throws when there are more than a grid can have.
+inline unsigned grid_of(int64_t blocks) {
+  if (blocks > 0x7FFFFFFF) {
+    throw std::runtime_error("[cuda] " + std::to_string(blocks) +
+                             " blocks are more than a grid can have; lower train.batch");
+  }
+  return static_cast<unsigned>(blocks);
 }
 
 template <class F>
@@ -23,7 +35,7 @@ __global__ void each_kernel(int64_t n, F f) {
 /// f(i) for i in [0, n), a thread each: neighbours read neighbours.
 template <class F>
 void each(const Exec& exec, int64_t n, const F& f) {
-  launch<each_kernel<F>>(exec, blocks_of(n, kThreads), kThreads, 0, n, f);
+  launch<each_kernel<F>>(exec, grid_of(blocks_of(n, kThreads)), kThreads, 0, n, f);
 }
 
 // One Philox call gives the masks of eight elements, so that a thread takes eight, 16 apart; 16
@@ -45,8 +57,8 @@ __global__ void each_masked_kernel(int64_t n, Dropout d, F f) {
 /// f(i, mask factor of i) for i in [0, n).
 template <class F>
 void each_masked(const Exec& exec, int64_t n, const Dropout& d, const F& f) {
-  launch<each_masked_kernel<F>>(exec, blocks_of(n, int64_t{kThreads} * kMaskElements), kThreads, 0,
-                                n, d, f);
+  launch<each_masked_kernel<F>>(exec, grid_of(blocks_of(n, int64_t{kThreads} * kMaskElements)),
+                                kThreads, 0, n, d, f);
 }
 
 /// out = value, or out += value.

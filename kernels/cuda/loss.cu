@@ -98,8 +98,8 @@ __global__ void objective_kernel(KsvdArgs a, const double* parts, const double* 
 }
 
 void launch_moments(const Exec& exec, const KsvdArgs& a, double* moments) {
-  launch<moments_kernel>(exec, static_cast<unsigned>(a.batch * a.heads) * blocks_of(a.rank, kWarp),
-                         kThreads, kThreads * sizeof(double), a, moments);
+  launch<moments_kernel>(exec, grid_of(a.batch * a.heads * blocks_of(a.rank, kWarp)), kThreads,
+                         kThreads * sizeof(double), a, moments);
 }
 
 /// factors (batch): what multiplies lambda^2 e in de.
@@ -234,11 +234,10 @@ void ksvd(const Exec& exec, const KsvdArgs& a, float* j, float* loss) {
   const Scratch<double> moments(exec, a.batch * a.heads * a.rank);
   const Scratch<double> parts(exec, a.batch);
   const Scratch<double> traces(exec, a.trace_batch);
-  const auto samples = static_cast<unsigned>(a.batch);
   launch_moments(exec, a, moments.data());
-  launch<squares_kernel>(exec, samples, kThreads, kTotalBytes, a, moments.data(), parts.data());
-  launch<traces_kernel>(exec, static_cast<unsigned>(a.trace_batch), kThreads, kTotalBytes, a,
-                        traces.data());
+  launch<squares_kernel>(exec, grid_of(a.batch), kThreads, kTotalBytes, a, moments.data(),
+                         parts.data());
+  launch<traces_kernel>(exec, grid_of(a.trace_batch), kThreads, kTotalBytes, a, traces.data());
   launch<objective_kernel>(exec, 1, kThreads, kTotalBytes, a, parts.data(), traces.data(), j, loss);
 }
 
@@ -271,8 +270,8 @@ void cross_entropy(const Exec& exec, int64_t rows, int64_t classes, const float*
                    const int32_t* labels, float* loss, float* probabilities, float* correct) {
   const Scratch<double> losses(exec, rows);
   const Scratch<float> right(exec, rows);
-  launch<cross_entropy_kernel>(exec, blocks_of(rows, kWarps), kThreads, 0, rows, classes, logits,
-                               labels, probabilities, losses.data(), right.data());
+  launch<cross_entropy_kernel>(exec, grid_of(blocks_of(rows, kWarps)), kThreads, 0, rows, classes,
+                               logits, labels, probabilities, losses.data(), right.data());
   launch<mean_loss_kernel>(exec, 1, kThreads, kTotalBytes, rows, losses.data(), right.data(), loss,
                            correct);
 }

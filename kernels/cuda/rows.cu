@@ -95,7 +95,8 @@ __global__ void l2_normalize_backward_kernel(int64_t rows, int64_t width, float 
 
 template <auto kernel, class... Arguments>
 void for_rows(const Exec& exec, int64_t rows, int64_t width, Arguments... arguments) {
-  launch<kernel>(exec, blocks_of(rows, kRowsPerBlock), kThreads, 0, rows, width, arguments...);
+  launch<kernel>(exec, grid_of(blocks_of(rows, kRowsPerBlock)), kThreads, 0, rows, width,
+                 arguments...);
 }
 
 // ---- sums over rows
@@ -178,9 +179,9 @@ void column_sums(const Exec& exec, int64_t rows, int64_t columns, const Terms& t
   const int64_t chunks = (rows + height - 1) / height;
   const int64_t stride = Terms::kSums * columns;
   const Scratch<float> partial(exec, chunks * stride);
-  launch<column_sums_kernel<Terms>>(exec, blocks_of(columns, kWarp) * static_cast<unsigned>(chunks),
-                                    kThreads, Terms::kSums * kThreads * sizeof(float), rows,
-                                    columns, height, terms, partial.data());
+  launch<column_sums_kernel<Terms>>(exec, grid_of(blocks_of(columns, kWarp) * chunks), kThreads,
+                                    Terms::kSums * kThreads * sizeof(float), rows, columns, height,
+                                    terms, partial.data());
   for (int s = 0; s < Terms::kSums; ++s) {
     each(exec, columns,
          Combine{chunks, stride, partial.data() + s * columns, out[s], accumulate[s]});
@@ -246,8 +247,7 @@ void l2_normalize_backward(const Exec& exec, int64_t rows, int64_t width, float 
 void clip(const Exec& exec, int64_t n, float max_norm, const float* x, float* out) {
   const int64_t chunks = (n + kSquares - 1) / kSquares;
   const Scratch<double> partial(exec, chunks);
-  launch<square_sums_kernel>(exec, static_cast<unsigned>(chunks), kThreads, kTotalBytes, n, x,
-                             partial.data());
+  launch<square_sums_kernel>(exec, grid_of(chunks), kThreads, kTotalBytes, n, x, partial.data());
   launch<clip_kernel>(exec, 1, kThreads, kTotalBytes, chunks, max_norm, partial.data(), out);
 }
 

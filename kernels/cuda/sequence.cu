@@ -64,9 +64,8 @@ __global__ void scan_kernel(int64_t length, int64_t width, Scan scan) {
 
 template <class Scan>
 void scan(const Exec& exec, int64_t batch, int64_t length, int64_t width, const Scan& scan) {
-  launch<scan_kernel<Scan>>(exec, static_cast<unsigned>(batch) * blocks_of(width, kWarp),
-                            dim3(kWarp, kChunks), kChunks * kWarp * sizeof(float), length, width,
-                            scan);
+  launch<scan_kernel<Scan>>(exec, grid_of(batch * blocks_of(width, kWarp)), dim3(kWarp, kChunks),
+                            kChunks * kWarp * sizeof(float), length, width, scan);
 }
 
 /// Of each position in a mean over `count`.
@@ -229,9 +228,8 @@ void embedding_backward(const Exec& exec, const TokenGroups& g, int64_t width, c
 
 void mean_positions(const Exec& exec, int64_t batch, int64_t length, int64_t width,
                     const int32_t* lengths, bool own_length, const float* x, float* out) {
-  launch<mean_kernel>(exec, static_cast<unsigned>(batch) * blocks_of(width, kWarp),
-                      dim3(kWarp, kChunks), kChunks * kWarp * sizeof(float), length, width, lengths,
-                      own_length, x, out);
+  launch<mean_kernel>(exec, grid_of(batch * blocks_of(width, kWarp)), dim3(kWarp, kChunks),
+                      kChunks * kWarp * sizeof(float), length, width, lengths, own_length, x, out);
 }
 
 void mean_positions_backward(const Exec& exec, int64_t batch, int64_t length, int64_t width,

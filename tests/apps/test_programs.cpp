@@ -683,6 +683,8 @@ TEST_CASE(
 
 TEST_CASE("generated ListOps train, go on, are scored and exported from the command line") {
   const TemporaryFolder folder("programs_lra");
+  const TemporaryFolder cache("programs_lra_cache");
+  setenv("XDG_CACHE_HOME", cache.path.c_str(), 1);
   const auto run = [&](const std::string& program, std::vector<std::string> arguments) {
     const Finished done = run_program(program, std::move(arguments), folder.path);
     CAPTURE(done.text);
@@ -691,6 +693,14 @@ TEST_CASE("generated ListOps train, go on, are scored and exported from the comm
   };
   run("primal-data", {"generate", "listops", "--output", "data", "--train", "24", "--validation",
                       "8", "--test", "8"});
+  const json facts =
+      json::parse(run("primal-data", {"inspect", "data", "--task", "listops", "--json"}));
+  REQUIRE(facts.at("splits").size() == 3);
+  REQUIRE(facts.at("splits")[0].at("examples") == 24);
+  REQUIRE(facts.at("splits")[0].at("length").at("min") > 500);
+  REQUIRE(facts.at("splits")[0].at("truncated") == 0.0);
+  CHECK_THAT(run("primal-data", {"inspect", "data", "--task", "listops"}),
+             ContainsSubstring("test: data/listops-1000/basic_test.tsv\n  examples   8\n"));
   std::ofstream(folder.path / "config.yaml") << R"(
 task: lra
 recipe: primal_plus

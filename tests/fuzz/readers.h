@@ -16,6 +16,8 @@
 #include "core/config.h"
 #include "core/error.h"
 #include "core/safetensors.h"
+#include "data/readers/lines.h"
+#include "data/readers/listops.h"
 #include "data/readers/ts.h"
 
 /// What the fuzz targets and the test of their seeds do with an input. Each function gives any
@@ -163,6 +165,29 @@ inline bool accepts_ts(std::string_view text) {
     }
   }
   return true;
+}
+
+/// Lines of a ListOps table.
+inline bool accepts_listops(std::string_view text) {
+  ListOpsReader reader("input.tsv");
+  bool whole = true;
+  for_lines(text, [&](std::string_view line, int64_t number) {
+    std::optional<ListOpsRow> row;
+    try {
+      row = reader.line(line, number);
+    } catch (const Error&) {
+      whole = false;
+    }
+    if (!row) return;
+    std::string again;
+    for (const uint8_t symbol : row->symbols) {
+      again += std::string(kListOpsSymbols.at(symbol)) + " ";
+    }
+    if (tokenize_listops(again) != row->symbols || evaluate_listops(row->symbols) != row->label) {
+      throw std::logic_error("a row is not what its symbols say");
+    }
+  });
+  return whole;
 }
 
 }  // namespace primal::fuzz

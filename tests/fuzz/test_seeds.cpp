@@ -65,3 +65,7 @@ TEST_CASE(".ts seeds are read or refused with an error, cut anywhere too") {
               "spaces_and_empty_lines", "time_stamps", "too_many_channels", "two_channels",
               "unequal_lengths", "univariate", "windows_lines"});
 }
+
+TEST_CASE("ListOps seeds are read or refused with an error, cut anywhere too") {
+  read_seeds("listops", fuzz::accepts_listops, {"label_first", "nested", "source_first"});
+}
