@@ -748,3 +748,46 @@ train: {epochs: 0, max_steps: 8, batch: 6, evaluate_every_steps: 3, save_every_s
   CHECK_THAT(train("again", {"--init-from", "weights.safetensors"}),
              ContainsSubstring("weights: from weights.safetensors"));
 }
+
+TEST_CASE("primal-bench table measures its cells once, each in a process, and writes four forms") {
+  const TemporaryFolder folder("programs_table");
+  const auto table = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"table", "--attention", "canonical,primal", "--tasks", "image", "--batch", "1",
+                 "--steps", "1", "--warmup", "0", "--threads", "1", "--output", "out"});
+    return run_program("primal-bench", more, folder.path);
+  };
+  const auto read = [&](const char* name) { return Workplace::read(folder.path / "out" / name); };
+  const Finished first = table({});
+  CAPTURE(first.text);
+  REQUIRE(first.code == 0);
+  const json cells = json::parse(read("table.json")).at("cells");
+  REQUIRE(cells.size() == 2);
+  for (const json& cell : cells) {
+    CHECK(cell.at("length") == 1024);
+    CHECK(cell.at("batch") == 1);
+    CHECK(cell.at("seconds_per_1000_steps").get<double>() > 0);
+    CHECK(cell.at("peak_gb") > cell.at("peak_allocated_gb"));
+  }
+  CHECK(cells[0].at("time_ratio") == 1.0);
+  CHECK(cells[1].at("attention") == "primal");
+  CHECK(cells[1].at("paper_seconds_per_1000_steps") == 142.9);
+  CHECK(cells[1].at("paper_peak_gb") == 1.39);
+  CHECK_THAT(read("table.md"), ContainsSubstring("**Primal.**"));
+  CHECK_THAT(read("table.tex"), ContainsSubstring("\\begin{tabular}"));
+  CHECK_THAT(read("table.csv"), ContainsSubstring("\nprimal,image,1,1024,"));
+  // The same settings are not measured again, others are.
+  const std::string report = read("cells/primal-image.json");
+  REQUIRE(table({}).code == 0);
+  CHECK(read("cells/primal-image.json") == report);
+  REQUIRE(table({"--steps", "2"}).code != 0);  // given twice
+  REQUIRE(table({"--overwrite"}).code == 0);
+  CHECK(read("cells/primal-image.json") != report);
+  // What cannot run is a cell that says so.
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const Finished failed = table({"--device", "cuda"});
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  REQUIRE(failed.code == 0);
+  CHECK_THAT(failed.text, ContainsSubstring("primal, image: did not run: "));
+  CHECK_THAT(read("table.md"), ContainsSubstring("did not run: "));
+}

@@ -1,0 +1,218 @@
+#include "experiments/lra/efficiency.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "core/error.h"
+#include "experiments/lra/task.h"
+
+namespace primal {
+namespace {
+
+using nlohmann::ordered_json;
+
+const EfficiencyRow& row_of(std::string_view attention) {
+  const auto rows = efficiency_rows();
+  return *std::ranges::find(rows, attention, &EfficiencyRow::attention);
+}
+
+int64_t published_batch(LraTaskName task) {
+  return task == LraTaskName::image || task == LraTaskName::pathfinder ? 256 : 32;
+}
+
+size_t index_of(std::string_view task) {
+  for (size_t i = 0; i < 5; ++i) {
+    if (name_of(static_cast<LraTaskName>(i)) == task) return i;
+  }
+  fail("bench: '{}' is not an LRA task", task);
+}
+
+/// A number of a cell, or what stands for it.
+std::string shown(const ordered_json& cell, const char* key, const char* format,
+                  std::string_view absent) {
+  if (!cell.contains(key) || cell.at(key).is_null()) return std::string(absent);
+  return fmt::format(fmt::runtime(format), cell.at(key).get<double>());
+}
+
+/// Calls f(title, cells of that attention) for each attention in the order of the cells.
+void for_attentions(const ordered_json& table,
+                    const std::function<void(std::string_view, std::vector<ordered_json>)>& f) {
+  std::vector<std::string> order;
+  for (const auto& cell : table.at("cells")) {
+    const auto name = cell.at("attention").get<std::string>();
+    if (std::ranges::find(order, name) == order.end()) order.push_back(name);
+  }
+  for (const std::string& name : order) {
+    std::vector<ordered_json> cells;
+    for (const auto& cell : table.at("cells")) {
+      if (cell.at("attention") == name) cells.push_back(cell);
+    }
+    f(row_of(name).title, std::move(cells));
+  }
+}
+
+}  // namespace
+
+std::span<const EfficiencyRow> efficiency_rows() {
+  static constexpr EfficiencyRow kRows[] = {
+      {"canonical",
+       "Canonical, fused",
+       "canonical",
+       "canonical",
+       {194.5, 694.8, 1333.7, 334.5, 405.5},
+       {5.50, 21.24, 18.72, 5.88, 5.88}},
+      {"canonical_materialized",
+       "Canonical, materialised",
+       "{kind: canonical, implementation: materialized}",
+       "{kind: canonical, implementation: materialized}",
+       {194.5, 694.8, 1333.7, 334.5, 405.5},
+       {5.50, 21.24, 18.72, 5.88, 5.88}},
+      {"primal_plus",
+       "Primal.+",
+       "",
+       "",
+       {113.4, 367.6, 546.5, 212.1, 263.2},
+       {5.24, 20.7, 18.59, 5.35, 5.35}},
+      {"primal",
+       "Primal.",
+       "",
+       "",
+       {56.5, 93.6, 185.3, 142.9, 180.0},
+       {.69, 1.37, 2.99, 1.39, 1.52}},
+  };
+  return kRows;
+}
+
+std::string efficiency_config(const EfficiencyRow& row, LraTaskName task, int64_t batch) {
+  std::string layers;
+  std::string recipe;
+  if (row.first.empty()) {
+    recipe = fmt::format("recipe: {}\n", row.attention);
+  } else {
+    layers = fmt::format("model: {{layers: [{{attention: {}}}, {{attention: {}}}]}}\n", row.first,
+                         row.second);
+  }
+  return fmt::format(
+      "task: lra\n{}data: {{name: {}, protocol: paper}}\n{}"
+      "optimizer: {{kind: adamw, lr: 1e-4, eps: 1e-6}}\ntrain: {{batch: {}}}\n",
+      recipe, name_of(task), layers, batch > 0 ? batch : published_batch(task));
+}
+
+ordered_json efficiency_json(std::span<const EfficiencyCell> cells) {
+  const auto fused = [&](const std::string& task) -> const nlohmann::json* {
+    for (const EfficiencyCell& cell : cells) {
+      if (cell.attention == "canonical" && cell.task == task && cell.error.empty()) {
+        return &cell.report;
+      }
+    }
+    return nullptr;
+  };
+  const auto seconds = [](const nlohmann::json& report) {
+    return report.at("step_ms").at("median").get<double>();
+  };
+  const auto gigabytes = [](const nlohmann::json& report, const char* key) {
+    return report.at(key).get<double>() / 1e9;
+  };
+  ordered_json out = ordered_json::array();
+  for (const EfficiencyCell& cell : cells) {
+    ordered_json line{{"attention", cell.attention}, {"task", cell.task}};
+    if (!cell.error.empty()) {
+      line["error"] = cell.error;
+    } else {
+      line["batch"] = cell.report.at("batch");
+      line["length"] = cell.report.at("facts").at("padded_length");
+      line["seconds_per_1000_steps"] = seconds(cell.report);
+      line["peak_gb"] = gigabytes(cell.report, "peak_process_bytes");
+      line["peak_allocated_gb"] = gigabytes(cell.report, "peak_allocated_bytes");
+      if (const nlohmann::json* base = fused(cell.task)) {
+        line["time_ratio"] = seconds(cell.report) / seconds(*base);
+        line["memory_ratio"] = gigabytes(cell.report, "peak_process_bytes") /
+                               gigabytes(*base, "peak_process_bytes");
+      }
+    }
+    const EfficiencyRow& paper = row_of(cell.attention);
+    const size_t i = index_of(cell.task);
+    line["paper_seconds_per_1000_steps"] = paper.seconds[i];
+    line["paper_peak_gb"] = paper.gigabytes[i];
+    out.push_back(std::move(line));
+  }
+  return {{"cells", std::move(out)}};
+}
+
+std::string efficiency_csv(const ordered_json& table) {
+  constexpr const char* kColumns[] = {
+      "attention",        "task",          "batch",
+      "length",           "seconds_per_1000_steps", "peak_gb",
+      "peak_allocated_gb", "time_ratio",   "memory_ratio",
+      "paper_seconds_per_1000_steps", "paper_peak_gb", "error"};
+  std::string out;
+  for (const char* column : kColumns) out += fmt::format("{}{}", out.empty() ? "" : ",", column);
+  out += "\n";
+  for (const auto& cell : table.at("cells")) {
+    std::string line;
+    for (const char* column : kColumns) {
+      std::string value;
+      if (cell.contains(column)) {
+        const auto& json = cell.at(column);
+        value = json.is_string() ? json.get<std::string>() : json.dump();
+      }
+      std::ranges::replace(value, ',', ';');
+      std::ranges::replace(value, '\n', ' ');
+      line += (column == kColumns[0] ? "" : ",") + value;
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string efficiency_markdown(const ordered_json& table) {
+  std::string out =
+      "Seconds per 1000 training steps and peak memory of the process (GB), in brackets the ratio to "
+      "fused canonical attention, and the paper's figure on one V100.\n";
+  for_attentions(table, [&](std::string_view title, const std::vector<ordered_json>& cells) {
+    out += fmt::format(
+        "\n**{}**\n\n| task | N | batch | s / 1000 steps | paper | peak GB | paper |\n"
+        "|---|---|---|---|---|---|---|\n",
+        title);
+    for (const ordered_json& cell : cells) {
+      if (cell.contains("error")) {
+        out += fmt::format("| {} | | | did not run: {} | {} | | {} |\n",
+                           cell.at("task").get<std::string>(), cell.at("error").get<std::string>(),
+                           shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", ""),
+                           shown(cell, "paper_peak_gb", "{:.2f}", ""));
+        continue;
+      }
+      out += fmt::format("| {} | {} | {} | {} ({}) | {} | {} ({}) | {} |\n",
+                         cell.at("task").get<std::string>(), cell.at("length").dump(),
+                         cell.at("batch").dump(),
+                         shown(cell, "seconds_per_1000_steps", "{:.1f}", "-"),
+                         shown(cell, "time_ratio", "{:.2f}", "-"),
+                         shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "-"),
+                         shown(cell, "peak_gb", "{:.2f}", "-"),
+                         shown(cell, "memory_ratio", "{:.2f}", "-"),
+                         shown(cell, "paper_peak_gb", "{:.2f}", "-"));
+    }
+  });
+  return out;
+}
+
+std::string efficiency_latex(const ordered_json& table) {
+  std::string out =
+      "\\begin{tabular}{llrrrrrr}\n\\hline\nmodel & task & $N$ & batch & s / 1K steps & paper & peak "
+      "GB & paper \\\\\n\\hline\n";
+  for_attentions(table, [&](std::string_view title, const std::vector<ordered_json>& cells) {
+    for (const ordered_json& cell : cells) {
+      out += fmt::format("{} & {} & {} & {} & {} & {} & {} & {} \\\\\n", title,
+                         cell.at("task").get<std::string>(),
+                         shown(cell, "length", "{:.0f}", "--"), shown(cell, "batch", "{:.0f}", "--"),
+                         shown(cell, "seconds_per_1000_steps", "{:.1f}", "--"),
+                         shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "--"),
+                         shown(cell, "peak_gb", "{:.2f}", "--"),
+                         shown(cell, "paper_peak_gb", "{:.2f}", "--"));
+    }
+    out += "\\hline\n";
+  });
+  return out + "\\end{tabular}\n";
+}
+
+}  // namespace primal
