@@ -126,8 +126,8 @@ ordered_json efficiency_json(std::span<const EfficiencyCell> cells) {
       line["peak_allocated_gb"] = gigabytes(cell.report, "peak_allocated_bytes");
       if (const nlohmann::json* base = fused(cell.task)) {
         line["time_ratio"] = seconds(cell.report) / seconds(*base);
-        line["memory_ratio"] = gigabytes(cell.report, "peak_process_bytes") /
-                               gigabytes(*base, "peak_process_bytes");
+        line["memory_ratio"] =
+            gigabytes(cell.report, "peak_process_bytes") / gigabytes(*base, "peak_process_bytes");
       }
     }
     const EfficiencyRow& paper = row_of(cell.attention);
@@ -140,11 +140,18 @@ ordered_json efficiency_json(std::span<const EfficiencyCell> cells) {
 }
 
 std::string efficiency_csv(const ordered_json& table) {
-  constexpr const char* kColumns[] = {
-      "attention",        "task",          "batch",
-      "length",           "seconds_per_1000_steps", "peak_gb",
-      "peak_allocated_gb", "time_ratio",   "memory_ratio",
-      "paper_seconds_per_1000_steps", "paper_peak_gb", "error"};
+  constexpr const char* kColumns[] = {"attention",
+                                      "task",
+                                      "batch",
+                                      "length",
+                                      "seconds_per_1000_steps",
+                                      "peak_gb",
+                                      "peak_allocated_gb",
+                                      "time_ratio",
+                                      "memory_ratio",
+                                      "paper_seconds_per_1000_steps",
+                                      "paper_peak_gb",
+                                      "error"};
   std::string out;
   for (const char* column : kColumns) out += fmt::format("{}{}", out.empty() ? "" : ",", column);
   out += "\n";
@@ -167,7 +174,8 @@ std::string efficiency_csv(const ordered_json& table) {
 
 std::string efficiency_markdown(const ordered_json& table) {
   std::string out =
-      "Seconds per 1000 training steps and peak memory of the process (GB), in brackets the ratio to "
+      "Seconds per 1000 training steps and peak memory of the process (GB), in brackets the ratio "
+      "to "
       "fused canonical attention, and the paper's figure on one V100.\n";
   for_attentions(table, [&](std::string_view title, const std::vector<ordered_json>& cells) {
     out += fmt::format(
@@ -182,15 +190,14 @@ std::string efficiency_markdown(const ordered_json& table) {
                            shown(cell, "paper_peak_gb", "{:.2f}", ""));
         continue;
       }
-      out += fmt::format("| {} | {} | {} | {} ({}) | {} | {} ({}) | {} |\n",
-                         cell.at("task").get<std::string>(), cell.at("length").dump(),
-                         cell.at("batch").dump(),
-                         shown(cell, "seconds_per_1000_steps", "{:.1f}", "-"),
-                         shown(cell, "time_ratio", "{:.2f}", "-"),
-                         shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "-"),
-                         shown(cell, "peak_gb", "{:.2f}", "-"),
-                         shown(cell, "memory_ratio", "{:.2f}", "-"),
-                         shown(cell, "paper_peak_gb", "{:.2f}", "-"));
+      out += fmt::format(
+          "| {} | {} | {} | {} ({}) | {} | {} ({}) | {} |\n", cell.at("task").get<std::string>(),
+          cell.at("length").dump(), cell.at("batch").dump(),
+          shown(cell, "seconds_per_1000_steps", "{:.1f}", "-"),
+          shown(cell, "time_ratio", "{:.2f}", "-"),
+          shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "-"),
+          shown(cell, "peak_gb", "{:.2f}", "-"), shown(cell, "memory_ratio", "{:.2f}", "-"),
+          shown(cell, "paper_peak_gb", "{:.2f}", "-"));
     }
   });
   return out;
@@ -198,17 +205,17 @@ std::string efficiency_markdown(const ordered_json& table) {
 
 std::string efficiency_latex(const ordered_json& table) {
   std::string out =
-      "\\begin{tabular}{llrrrrrr}\n\\hline\nmodel & task & $N$ & batch & s / 1K steps & paper & peak "
+      "\\begin{tabular}{llrrrrrr}\n\\hline\nmodel & task & $N$ & batch & s / 1K steps & paper & "
+      "peak "
       "GB & paper \\\\\n\\hline\n";
   for_attentions(table, [&](std::string_view title, const std::vector<ordered_json>& cells) {
     for (const ordered_json& cell : cells) {
-      out += fmt::format("{} & {} & {} & {} & {} & {} & {} & {} \\\\\n", title,
-                         cell.at("task").get<std::string>(),
-                         shown(cell, "length", "{:.0f}", "--"), shown(cell, "batch", "{:.0f}", "--"),
-                         shown(cell, "seconds_per_1000_steps", "{:.1f}", "--"),
-                         shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "--"),
-                         shown(cell, "peak_gb", "{:.2f}", "--"),
-                         shown(cell, "paper_peak_gb", "{:.2f}", "--"));
+      out += fmt::format(
+          "{} & {} & {} & {} & {} & {} & {} & {} \\\\\n", title, cell.at("task").get<std::string>(),
+          shown(cell, "length", "{:.0f}", "--"), shown(cell, "batch", "{:.0f}", "--"),
+          shown(cell, "seconds_per_1000_steps", "{:.1f}", "--"),
+          shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "--"),
+          shown(cell, "peak_gb", "{:.2f}", "--"), shown(cell, "paper_peak_gb", "{:.2f}", "--"));
     }
     out += "\\hline\n";
   });
