@@ -20,9 +20,12 @@
 #include "core/files.h"
 #include "core/rng.h"
 #include "data/inspect.h"
+#include "data/readers/cifar.h"
 #include "data/readers/lines.h"
 #include "data/readers/listops.h"
+#include "data/readers/pairs.h"
 #include "data/readers/png.h"
+#include "data/readers/text_table.h"
 
 namespace primal {
 namespace {
@@ -238,32 +241,10 @@ void read_listops(const Source& source, Reading& reading) {
   }
 }
 
-/// 0 or 1 of "0", "1.0", "neg", "pos"; -1 of anything else.
-int32_t binary_label(std::string_view word) {
-  if (word == "0" || word == "0.0" || word == "neg") return 0;
-  if (word == "1" || word == "1.0" || word == "pos") return 1;
-  return -1;
-}
-
 void read_text_table(const fs::path& file, Reading& reading) {
-  bool text_first = false;
+  TextTableReader reader(file.string());
   const uint64_t checksum = for_file_lines(file, [&](std::string_view line, int64_t number) {
-    if (line.empty()) return;
-    if (number == 1 && (line == "Source\tTarget" || line == "label\ttext")) {
-      text_first = line.front() == 'S';
-      return;
-    }
-    const size_t tab = text_first ? line.rfind('\t') : line.find('\t');
-    std::string_view first = line.substr(0, tab);
-    std::string_view second = tab == line.npos ? std::string_view() : line.substr(tab + 1);
-    if (text_first) std::swap(first, second);
-    const int32_t label = binary_label(first);
-    if (tab == line.npos || label < 0 || second.empty()) {
-      fail(
-          "lra: {}:{}: expected a label (0, 1, neg or pos) and a text with a tab between, found {}",
-          file.string(), number, quote(line));
-    }
-    reading.add({second}, label);
+    if (const auto row = reader.line(line, number)) reading.add({row->text}, row->label);
   });
   reading.checksum = hash_name(checksum_text(checksum), reading.checksum);
 }
@@ -301,36 +282,23 @@ void read_retrieval(const Source& source, Reading& reading) {
     return nullptr;
   };
   for (const fs::path& file : source.files) {
+    const PairsReader reader(file.string());
     const uint64_t checksum = for_file_lines(file, [&](std::string_view line, int64_t number) {
-      if (line.empty()) return;
-      std::vector<std::string_view> columns;
-      for (std::string_view rest = line;;) {
-        const size_t tab = columns.size() == 4 ? rest.npos : rest.find('\t');
-        columns.push_back(rest.substr(0, tab));
-        if (tab == rest.npos) break;
-        rest.remove_prefix(tab + 1);
-      }
-      const int32_t label = binary_label(columns.front());
-      if (label < 0 || (columns.size() != 3 && columns.size() != 5)) {
-        fail(
-            "lra: {}:{}: expected label, id1, id2 and, unless data.papers says where they are, "
-            "text1 "
-            "and text2, with tabs between, found {}",
-            file.string(), number, quote(line));
-      }
-      if (columns.size() == 5) return reading.add({columns[3], columns[4]}, label);
+      const auto row = reader.line(line, number);
+      if (!row) return;
+      if (row->texts) return reading.add({row->texts->front(), row->texts->back()}, row->label);
       if (papers.empty()) {
         fail(
             "lra: {}:{}: the pairs are ids without texts; --set data.papers=DIR says where the "
             "papers are, each in a file ID or ID.txt",
             file.string(), number);
       }
-      const std::string* first = paper(columns[1]);
-      const std::string* second = paper(columns[2]);
+      const std::string* first = paper(row->ids[0]);
+      const std::string* second = paper(row->ids[1]);
       if (first == nullptr || second == nullptr) {
         ++lost;
       } else {
-        reading.add({*first, *second}, label);
+        reading.add({*first, *second}, row->label);
       }
     });
     reading.checksum = hash_name(checksum_text(checksum), reading.checksum);
@@ -345,37 +313,11 @@ void read_retrieval(const Source& source, Reading& reading) {
   }
 }
 
-/// The grey value by which the released code made the task from colours: ITU-R 601 weights on
-/// [0, 1], scaled back and cut to a whole number.
-uint8_t gray(uint8_t red, uint8_t green, uint8_t blue) {
-  const float value = 0.2989F * (static_cast<float>(red) / 255) +
-                      0.587F * (static_cast<float>(green) / 255) +
-                      0.114F * (static_cast<float>(blue) / 255);
-  return static_cast<uint8_t>(std::min(255.0F, value * 255.5F));
-}
-
 void read_images(const Source& source, Reading& reading) {
-  constexpr int64_t kPixels = 1024;
-  constexpr int64_t kRecord = 1 + 3 * kPixels;
   for (const fs::path& file : source.files) {
-    const std::string bytes = read_counted(file, reading);
-    if (bytes.empty() || bytes.size() % kRecord != 0) {
-      fail("lra: {}: {} bytes are no whole number of pictures of {} bytes", file.string(),
-           bytes.size(), kRecord);
-    }
-    std::string pixels(kPixels, '\0');
-    for (size_t at = 0; at < bytes.size(); at += kRecord) {
-      const auto* record = reinterpret_cast<const uint8_t*>(bytes.data()) + at;
-      if (record[0] > 9) {
-        fail("lra: {}: picture {} is of class {}; expected 0 to 9", file.string(), at / kRecord,
-             record[0]);
-      }
-      for (int64_t i = 0; i < kPixels; ++i) {
-        pixels[i] = static_cast<char>(
-            gray(record[1 + i], record[1 + kPixels + i], record[1 + 2 * kPixels + i]));
-      }
-      reading.add({pixels}, record[0]);
-    }
+    for_cifar_pictures(
+        read_counted(file, reading), file.string(),
+        [&](std::string_view pixels, int32_t label) { reading.add({pixels}, label); });
   }
 }
 

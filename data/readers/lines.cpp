@@ -27,4 +27,10 @@ uint64_t for_file_lines(const std::filesystem::path& path,
   return checksum;
 }
 
+int32_t binary_label(std::string_view word) {
+  if (word == "0" || word == "0.0" || word == "neg") return 0;
+  if (word == "1" || word == "1.0" || word == "pos") return 1;
+  return -1;
+}
+
 }  // namespace primal

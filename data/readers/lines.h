@@ -30,6 +30,9 @@ void for_lines(std::string_view text, F&& f) {
 uint64_t for_file_lines(const std::filesystem::path& path,
                         const std::function<void(std::string_view, int64_t)>& f);
 
+/// 0 or 1 of "0", "0.0", "neg", "1", "1.0", "pos"; -1 of anything else.
+int32_t binary_label(std::string_view word);
+
 /// A piece of a file for a message: short, and printable whatever its bytes are.
 inline std::string quote(std::string_view text) {
   constexpr size_t kLongest = 40;
