@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace primal {
@@ -13,5 +16,8 @@ struct GrayImage {
 
 /// A PNG picture as 8-bit grey values. Error when it is damaged.
 GrayImage read_gray_png(const std::filesystem::path& path);
+
+/// The same from memory; `name` is used in the message.
+GrayImage parse_gray_png(std::span<const std::byte> bytes, std::string_view name);
 
 }  // namespace primal
