@@ -424,7 +424,8 @@ std::shared_ptr<const TokenStore> open_source(const LraDataConfig& config, const
                                  source.options.dump(),
                                  hash_name(fs::absolute(source.files.front()).string()))));
     store = TokenStore::open(path);
-    if (store && (store->parts() != parts || store->facts().value("stamp", "") != stamp)) {
+    if (store &&
+        (store->parts() != parts || store->facts().value("stamp", nlohmann::json()) != stamp)) {
       store.reset();
     }
     if (!store) {

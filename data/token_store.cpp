@@ -124,8 +124,8 @@ std::optional<TokenStore> TokenStore::open(const fs::path& path) {
   const auto total = static_cast<uint64_t>(size) - sizeof trailer;
   // Each is bounded by the file's size before they are added up.
   if (trailer.magic != kMagic || trailer.bytes > total || trailer.sequences >= total ||
-      trailer.examples > total || trailer.facts > total || trailer.examples == 0 ||
-      trailer.sequences % trailer.examples != 0 ||
+      trailer.examples > total || trailer.facts > total || trailer.sequences == 0 ||
+      trailer.examples == 0 || trailer.sequences % trailer.examples != 0 ||
       trailer.bytes + (trailer.sequences + 1) * sizeof(uint64_t) +
               trailer.examples * sizeof(int32_t) + trailer.facts !=
           total) {
@@ -148,7 +148,7 @@ std::optional<TokenStore> TokenStore::open(const fs::path& path) {
     return {};
   }
   store.facts_ = nlohmann::json::parse(facts, nullptr, false);
-  if (store.facts_.is_discarded()) return {};
+  if (!store.facts_.is_object()) return {};
   return store;
 }
 

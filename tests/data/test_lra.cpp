@@ -291,6 +291,13 @@ TEST_CASE("LRA data are cached until their files change, and damage is made good
   CHECK(changed.train.facts().at("checksum") != first_checksum);
   for (const auto& [path, time] : entries()) fs::resize_file(path, 10);
   CHECK(load(config).train.label(0) == 8);
+  for (const auto& [path, time] : entries()) {
+    TokenWriter other(1, path);
+    other.add(std::vector<uint8_t>{1});
+    other.label(1);
+    other.finish({{"stamp", 1}});
+  }
+  CHECK(load(config).train.label(0) == 8);
 
   // Where nothing can be written the data stay in memory.
   write(folder.path / "a_file", "");

@@ -1,10 +1,18 @@
 #pragma once
 
+#include <png.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -15,10 +23,16 @@
 
 #include "core/config.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/safetensors.h"
+#include "data/readers/cifar.h"
 #include "data/readers/lines.h"
 #include "data/readers/listops.h"
+#include "data/readers/pairs.h"
+#include "data/readers/png.h"
+#include "data/readers/text_table.h"
 #include "data/readers/ts.h"
+#include "data/token_store.h"
 
 /// What the fuzz targets and the test of their seeds do with an input. Each function gives any
 /// bytes to one reader and returns whether it accepted them. The reader may refuse with an Error;
@@ -188,6 +202,221 @@ inline bool accepts_listops(std::string_view text) {
     }
   });
   return whole;
+}
+
+/// An Error's message must be one printable line that begins with where it was found.
+inline void check_message(const Error& error, std::string_view where) {
+  const std::string_view message = error.what();
+  if (!message.starts_with(where) ||
+      !std::ranges::all_of(message, [](char c) { return c >= ' ' && c <= '~'; })) {
+    throw std::logic_error("not a message: " + std::string(message));
+  }
+}
+
+/// A line's row; nothing, and `whole` becomes false, where the reader refuses it.
+template <class Reader>
+auto row_of(Reader& reader, std::string_view line, int64_t number, bool& whole)
+    -> decltype(reader.line(line, number)) {
+  try {
+    return reader.line(line, number);
+  } catch (const Error& error) {
+    check_message(error, fmt::format("lra: input.tsv:{}: ", number));
+    whole = false;
+    return {};
+  }
+}
+
+/// Lines of a table of labelled texts.
+inline bool accepts_text(std::string_view table) {
+  TextTableReader reader("input.tsv");
+  TextTableReader label_first("label_first");
+  TextTableReader text_first("text_first");
+  text_first.line("Source\tTarget", 1);
+  bool whole = true;
+  for_lines(table, [&](std::string_view line, int64_t number) {
+    const auto row = row_of(reader, line, number, whole);
+    if (!row) return;
+    const auto same = [&](const std::optional<TextRow>& again) {
+      return again && again->text == row->text && again->label == row->label;
+    };
+    if (!same(label_first.line(fmt::format("{}\t{}", row->label, row->text), 2)) ||
+        !same(text_first.line(fmt::format("{}\t{}", row->text, row->label), 2))) {
+      throw std::logic_error("another row was read from what was written");
+    }
+  });
+  return whole;
+}
+
+/// Lines of a table of pairs.
+inline bool accepts_pairs(std::string_view table) {
+  const PairsReader reader("input.tsv");
+  bool whole = true;
+  for_lines(table, [&](std::string_view line, int64_t number) {
+    const auto row = row_of(reader, line, number, whole);
+    if (!row) return;
+    std::string written = fmt::format("{}\t{}\t{}", row->label, row->ids[0], row->ids[1]);
+    if (row->texts) written += fmt::format("\t{}\t{}", (*row->texts)[0], (*row->texts)[1]);
+    const auto again = reader.line(written, 1);
+    if (!again || again->ids != row->ids || again->texts != row->texts ||
+        again->label != row->label) {
+      throw std::logic_error("another row was read from what was written");
+    }
+  });
+  return whole;
+}
+
+inline bool accepts_cifar(std::string_view bytes) {
+  constexpr size_t kPixels = 1024;
+  size_t at = 0;
+  try {
+    for_cifar_pictures(bytes, "input.bin", [&](std::string_view pixels, int32_t label) {
+      if (label != bytes.at(at) || label > 9 || pixels.size() != kPixels) {
+        throw std::logic_error("a picture is not whole");
+      }
+      for (size_t i = 0; i < kPixels; ++i) {
+        std::array<uint8_t, 3> color{};
+        for (size_t c = 0; c < 3; ++c) {
+          color[c] = static_cast<uint8_t>(bytes.at(at + 1 + c * kPixels + i));
+        }
+        const auto [darkest, brightest] = std::ranges::minmax(color);
+        const auto value = static_cast<uint8_t>(pixels[i]);
+        if (value < darkest || value > brightest) {
+          throw std::logic_error("a grey value is outside of its colours");
+        }
+      }
+      at += 1 + 3 * kPixels;
+    });
+  } catch (const Error& error) {
+    check_message(error, "lra: input.bin: ");
+    return false;
+  }
+  if (at != bytes.size()) throw std::logic_error("pictures are left over");
+  return true;
+}
+
+/// The bytes of a PNG file with the right checksum behind each chunk.
+inline std::string with_chunk_checksums(std::string_view bytes) {
+  std::string out(bytes);
+  for (size_t at = 8; at + 12 <= out.size();) {
+    size_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<uint8_t>(out[at + i]);
+    if (length > out.size() - at - 12) break;
+    const size_t end = at + 8 + length;
+    const uint32_t checksum = crc32(bytes_of(out).subspan(at + 4, length + 4));
+    for (size_t i = 0; i < 4; ++i) out[end + i] = static_cast<char>(checksum >> (24 - 8 * i));
+    at = end + 4;
+  }
+  return out;
+}
+
+inline bool accepts_one_png(std::string_view bytes) {
+  GrayImage image;
+  try {
+    image = parse_gray_png(bytes_of(bytes), "input.png");
+  } catch (const Error& error) {
+    check_message(error, "input.png: not a readable PNG picture: ");
+    return false;
+  }
+  if (image.width < 1 || image.height < 1 ||
+      std::ssize(image.pixels) != image.width * image.height) {
+    throw std::logic_error("a picture is not whole");
+  }
+  if (image.pixels.size() > size_t{1} << 16) return true;
+  png_image as{};
+  as.version = PNG_IMAGE_VERSION;
+  as.width = static_cast<png_uint_32>(image.width);
+  as.height = static_cast<png_uint_32>(image.height);
+  as.format = PNG_FORMAT_GRAY;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(as);
+  std::vector<std::byte> written(size);
+  if (png_image_write_to_memory(&as, written.data(), &size, 0, image.pixels.data(), 0, nullptr) ==
+      0) {
+    throw std::logic_error("what was read cannot be written");
+  }
+  if (parse_gray_png(std::span(written).first(size), "written.png").pixels != image.pixels) {
+    throw std::logic_error("another picture was read from what was written");
+  }
+  return true;
+}
+
+/// A PNG file, and the same with the checksums that mutations break.
+inline bool accepts_png(std::string_view bytes) {
+  const bool accepted = accepts_one_png(bytes);
+  if (!accepted) accepts_one_png(with_chunk_checksums(bytes));
+  return accepted;
+}
+
+/// The bytes of a token file with the right checksum, if its trailer has a place for it.
+inline std::string with_token_checksum(std::string_view file) {
+  constexpr size_t kTrailer = 6 * sizeof(uint64_t);
+  std::string out(file);
+  if (out.size() < kTrailer) return out;
+  const size_t total = out.size() - kTrailer;
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, out.data() + total, sizeof bytes);
+  if (bytes > total) return out;
+  const uint64_t checksum = crc32(bytes_of(out).subspan(bytes, total - bytes));
+  std::memcpy(out.data() + total + 4 * sizeof(uint64_t), &checksum, sizeof checksum);
+  return out;
+}
+
+inline bool accepts_one_token_file(std::string_view bytes) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const fs::path shared_memory = "/dev/shm";
+  const fs::path folder =
+      fs::is_directory(shared_memory, none) ? shared_memory : fs::temp_directory_path();
+  struct Removed {
+    fs::path path;
+    ~Removed() { fs::remove(path); }
+  };
+  const auto file = [&](const char* name) {
+    return Removed{folder / fmt::format("primal-{}-{}.tokens", name, ::getpid())};
+  };
+  const Removed input = file("input");
+  std::ofstream(input.path, std::ios::binary) << bytes;
+  const std::optional<TokenStore> store = TokenStore::open(input.path);
+  if (!store) return false;
+  if (store->size() < 1 || store->parts() < 1 || !store->facts().is_object() ||
+      store->size() > std::ssize(bytes) || store->parts() > std::ssize(bytes)) {
+    throw std::logic_error("a store is not whole");
+  }
+  const Removed written = file("written");
+  TokenWriter writer(store->parts(), written.path);
+  std::vector<uint8_t> sequence;
+  size_t at = 0;
+  for (int64_t i = 0; i < store->size(); ++i) {
+    for (int64_t part = 0; part < store->parts(); ++part) {
+      const int64_t length = store->length(i, part);
+      if (length < 0 || length > std::ssize(bytes)) throw std::logic_error("a length is wrong");
+      sequence.resize(static_cast<size_t>(length));
+      store->read(i, part, sequence);
+      if (!std::ranges::equal(std::as_bytes(std::span(sequence)),
+                              bytes_of(bytes.substr(at, sequence.size())))) {
+        throw std::logic_error("a sequence is not what stands in the file");
+      }
+      at += sequence.size();
+      writer.add(sequence);
+    }
+    writer.label(store->label(i));
+  }
+  const TokenStore again = writer.finish(nlohmann::json::object());
+  bool same = again.size() == store->size() && again.parts() == store->parts();
+  for (int64_t i = 0; same && i < store->size(); ++i) {
+    same = again.label(i) == store->label(i);
+    for (int64_t part = 0; part < store->parts(); ++part) {
+      same = same && again.length(i, part) == store->length(i, part);
+    }
+  }
+  if (!same) throw std::logic_error("another store was read from what was written");
+  return true;
+}
+
+/// A token file, and the same with the checksum that mutations break.
+inline bool accepts_tokens(std::string_view bytes) {
+  const bool accepted = accepts_one_token_file(bytes);
+  if (!accepted) accepts_one_token_file(with_token_checksum(bytes));
+  return accepted;
 }
 
 }  // namespace primal::fuzz

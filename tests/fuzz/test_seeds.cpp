@@ -69,3 +69,27 @@ TEST_CASE(".ts seeds are read or refused with an error, cut anywhere too") {
 TEST_CASE("ListOps seeds are read or refused with an error, cut anywhere too") {
   read_seeds("listops", fuzz::accepts_listops, {"label_first", "nested", "source_first"});
 }
+
+TEST_CASE("text table seeds are read or refused with an error, cut anywhere too") {
+  read_seeds("text", fuzz::accepts_text,
+             {"label_first", "mark_and_windows_lines", "no_header", "other_bytes", "text_first"});
+}
+
+TEST_CASE("pairs seeds are read or refused with an error, cut anywhere too") {
+  read_seeds("pairs", fuzz::accepts_pairs,
+             {"both", "empty_columns", "ids", "other_bytes", "tabs_in_the_last", "with_texts"});
+}
+
+TEST_CASE("CIFAR-10 seeds are read or refused with an error, cut anywhere too") {
+  read_seeds("cifar", fuzz::accepts_cifar, {"ramp", "two"});
+}
+
+TEST_CASE("PNG seeds are read or refused with an error, cut anywhere too") {
+  read_seeds("png", fuzz::accepts_png,
+             {"alpha_and_gamma", "colors_of_16_bits", "filters", "gray", "index_beyond_palette",
+              "interlaced", "one_bit", "palette_with_alpha", "two_data_chunks"});
+}
+
+TEST_CASE("token file seeds are read or refused, cut anywhere too") {
+  read_seeds("tokens", fuzz::accepts_tokens, {"empty_sequences", "one", "pairs"});
+}
