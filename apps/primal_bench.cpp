@@ -1,18 +1,17 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <spawn.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <filesystem>
 
 #include "apps/command_line.h"
 #include "core/bench.h"
 #include "core/files.h"
+#include "core/process.h"
+#include "experiments/bench_cells.h"
 #include "experiments/lra/efficiency.h"
+#include "experiments/lra/scaling.h"
+#include "layers/attention/attention.h"
 
 namespace {
 
@@ -98,119 +97,106 @@ int step(const Arguments& a) {
 struct TableArguments {
   std::string preset = "lra";
   std::vector<std::string> attention, tasks;
-  std::string output = "runs/table";
-  std::string device = "auto";
-  int64_t batch = 0;
-  int64_t steps = 5, warmup = 2;
-  int threads = 0;
-  bool overwrite = false;
+  CellOptions cells{.output = "runs/table"};
 };
 
-/// Runs this program with other arguments, its output in a file; the status of waitpid().
-int run_self(std::vector<std::string> arguments, const fs::path& output) {
-  const std::string self = fs::read_symlink("/proc/self/exe").string();
-  arguments.insert(arguments.begin(), self);
-  std::vector<char*> argv;
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, self.c_str(), &files, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) fail("{}: cannot be started: {}", self, std::generic_category().message(failed));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
-/// What went wrong in a cell: the last line that it wrote.
-std::string last_line(const fs::path& log) {
-  std::string text = read_text_file(log);
-  while (text.ends_with('\n')) text.pop_back();
-  text.erase(0, text.rfind('\n') + 1);
-  const std::string_view name = "primal-bench: ";
-  return text.starts_with(name) ? text.substr(name.size()) : text;
-}
-
-/// Measures a cell in a process of its own, or takes it from an earlier run with the same settings.
-EfficiencyCell measure(const TableArguments& a, const EfficiencyRow& row, LraTaskName task) {
-  EfficiencyCell cell{std::string(row.attention), std::string(name_of(task)), {}, {}};
-  const fs::path stem = fs::path(a.output) / "cells" / (cell.attention + "-" + cell.task);
-  const auto file = [&](const char* ending) { return fs::path(stem.string() + ending); };
-  const std::string config = efficiency_config(row, task, a.batch);
-  std::vector<std::string> arguments{"step",
-                                     "--config",
-                                     file(".yaml").string(),
-                                     "--random",
-                                     "--steps",
-                                     std::to_string(a.steps),
-                                     "--warmup",
-                                     std::to_string(a.warmup),
-                                     "--json",
-                                     file(".json").string(),
-                                     "--set",
-                                     "device=" + a.device};
-  if (a.threads > 0) arguments.insert(arguments.end(), {"--threads", std::to_string(a.threads)});
-  const std::string settings = config + fmt::format("# {}\n", fmt::join(arguments, " "));
-  std::error_code none;
-  const bool same = fs::exists(file(".yaml"), none) && read_text_file(file(".yaml")) == settings;
-  if (a.overwrite || !same || !fs::exists(file(".json"), none)) {
-    fs::remove(file(".json"), none);
-    write_file_atomically(file(".yaml"), settings);
-    const int status = run_self(arguments, file(".log"));
-    if (WIFSIGNALED(status)) {
-      const int signal = WTERMSIG(status);
-      if (signal != SIGKILL)
-        fail("stopped by signal {}; the same command goes on from here", signal);
-      cell.error = "killed, as when memory runs out";
-      return cell;
-    }
-    if (WEXITSTATUS(status) != 0) {
-      cell.error = last_line(file(".log"));
-      return cell;
-    }
-  }
-  cell.report = json::parse(read_text_file(file(".json")));
-  return cell;
+/// Prints what a cell gave, `result` where it ran.
+void print_cell(const std::string& name, const std::string& error, const std::string& result) {
+  fmt::print("{}: {}\n", name, error.empty() ? result : "did not run: " + error);
+  std::fflush(stdout);
 }
 
 int table(const TableArguments& a) {
-  std::vector<const EfficiencyRow*> rows;
-  for (const EfficiencyRow& row : efficiency_rows()) {
-    if (a.attention.empty() || std::ranges::find(a.attention, row.attention) != a.attention.end()) {
-      rows.push_back(&row);
-    }
-  }
-  make_directories(fs::path(a.output) / "cells");
+  const fs::path folder = a.cells.output;
   std::vector<EfficiencyCell> cells;
-  for (const EfficiencyRow* row : rows) {
+  for (const EfficiencyRow& row : efficiency_rows()) {
+    const std::string attention(row.attention);
+    if (!a.attention.empty() && std::ranges::find(a.attention, attention) == a.attention.end()) {
+      continue;
+    }
     for (int i = 0; i < 5; ++i) {
       const auto task = static_cast<LraTaskName>(i);
-      if (!a.tasks.empty() && std::ranges::find(a.tasks, name_of(task)) == a.tasks.end()) continue;
-      cells.push_back(measure(a, *row, task));
-      const EfficiencyCell& cell = cells.back();
-      fmt::print("{}, {}: {}\n", cell.attention, cell.task,
-                 cell.error.empty()
-                     ? fmt::format("{:.1f} s per 1000 steps, {:.2f} GB",
-                                   cell.report.at("step_ms").at("median").get<double>(),
-                                   cell.report.at("peak_process_bytes").get<double>() / 1e9)
-                     : "did not run: " + cell.error);
-      std::fflush(stdout);
+      const std::string name(name_of(task));
+      if (!a.tasks.empty() && std::ranges::find(a.tasks, name) == a.tasks.end()) continue;
+      const std::string config = efficiency_config(attention, task, 0, a.cells.batch);
+      auto [report, error] = measure_cell(a.cells, attention + "-" + name, config);
+      cells.push_back({attention, name, std::move(report), std::move(error)});
       // After each, so that what was measured is there to read if the next is stopped.
       const nlohmann::ordered_json result = efficiency_json(cells);
-      const fs::path folder = a.output;
       write_file_atomically(folder / "table.json", result.dump(1) + "\n");
       write_file_atomically(folder / "table.csv", efficiency_csv(result));
       write_file_atomically(folder / "table.md", efficiency_markdown(result));
       write_file_atomically(folder / "table.tex", efficiency_latex(result));
+      const auto& cell = result.at("cells").back();
+      print_cell(attention + ", " + name, cells.back().error,
+                 cell_number(cell, "seconds_per_1000_steps", "{:.1f} s per 1000 steps, ", "") +
+                     cell_number(cell, "peak_gb", "{:.2f} GB", ""));
     }
   }
-  fmt::print("wrote {}/table.md, .csv, .json and .tex\n", a.output);
+  fmt::print("wrote {}/table.md, .csv, .json and .tex\n", a.cells.output);
   return 0;
+}
+
+struct ScalingArguments {
+  std::vector<std::string> attention{"canonical", "canonical_materialized", "primal_plus",
+                                     "primal"};
+  std::string lengths = "512..16384";
+  CellOptions cells{.output = "runs/scaling", .batch = 1};
+};
+
+int scaling(const ScalingArguments& a) {
+  const fs::path folder = a.cells.output;
+  const std::vector<int64_t> lengths = parse_lengths(a.lengths);
+  std::vector<ScalingCell> cells;
+  for (const std::string& attention : a.attention) {
+    for (const int64_t length : lengths) {
+      const std::string config =
+          efficiency_config(attention, LraTaskName::text, length, a.cells.batch);
+      auto [report, error] = measure_cell(a.cells, fmt::format("{}-{}", attention, length), config);
+      cells.push_back({attention, length, std::move(report), std::move(error)});
+      const nlohmann::ordered_json result = scaling_json(cells);
+      write_file_atomically(folder / "scaling.json", result.dump(1) + "\n");
+      write_file_atomically(folder / "scaling.csv", scaling_csv(result));
+      write_file_atomically(folder / "scaling.md", scaling_markdown(result));
+      write_file_atomically(folder / "scaling.gp", scaling_gnuplot(result));
+      const auto& cell = result.at("cells").back();
+      print_cell(fmt::format("{}, N = {}", attention, length), cells.back().error,
+                 cell_number(cell, "ms_per_step", "{:.1f} ms a step, ", "") +
+                     cell_number(cell, "us_per_token", "{:.2f} us a token", ""));
+    }
+  }
+  fmt::print("wrote {}/scaling.md, .csv, .json and .gp\n", a.cells.output);
+  try {
+    const int status = run_process("gnuplot", {"scaling.gp"}, folder / "gnuplot.log", folder);
+    if (status != 0) fail("see {}", (folder / "gnuplot.log").string());
+    fmt::print("drew {}/scaling.svg and .png\n", a.cells.output);
+  } catch (const Error& error) {
+    fail("the pictures are missing: {}; 'gnuplot scaling.gp' in {} draws them", error.what(),
+         a.cells.output);
+  }
+  return 0;
+}
+
+/// Options that table and scaling share; their attentions are among `attentions`.
+void add_cell_options(CLI::App& command, CellOptions& cells, std::vector<std::string>& attention,
+                      const std::vector<std::string>& attentions) {
+  command.add_option("--attention", attention, "some models; default: all of the paper's")
+      ->delimiter(',')
+      ->check(CLI::IsMember(attentions));
+  command.add_option("--steps", cells.steps, "timed steps of a cell")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command.add_option("--warmup", cells.warmup, "steps before them")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  command.add_option("--device", cells.device, "where to compute")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+      ->capture_default_str();
+  command.add_option("--threads", cells.threads, "Threads; default: all usable cores")
+      ->check(CLI::Range(1, 1024));
+  add_path_option(command, "--output", cells.output, "DIR", "folder of the results and cells")
+      ->capture_default_str();
+  command.add_flag("--overwrite", cells.overwrite, "measure again what is there already");
 }
 
 void add_table(CLI::App& app, TableArguments& a) {
@@ -221,35 +207,39 @@ void add_table(CLI::App& app, TableArguments& a) {
   std::vector<std::string> tasks;
   for (int i = 0; i < 5; ++i) tasks.emplace_back(name_of(static_cast<LraTaskName>(i)));
   command->add_option("--preset", a.preset, "which table")->check(CLI::IsMember({"lra"}));
-  command->add_option("--attention", a.attention, "some of its models; default: all")
-      ->delimiter(',')
-      ->check(CLI::IsMember(attentions));
   command->add_option("--tasks", a.tasks, "some of its tasks; default: all")
       ->delimiter(',')
       ->check(CLI::IsMember(tasks));
-  command->add_option("--steps", a.steps, "timed steps of a cell")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  command->add_option("--warmup", a.warmup, "steps before them")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  command->add_option("--batch", a.batch, "examples of a step; default: the published batches")
+  command
+      ->add_option("--batch", a.cells.batch, "examples of a step; default: the published batches")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--device", a.device, "where to compute")
-      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+  add_cell_options(*command, a.cells, a.attention, attentions);
+}
+
+void add_scaling(CLI::App& app, ScalingArguments& a) {
+  CLI::App* command = app.add_subcommand(
+      "scaling", "Measure time and memory of training against the length, and draw them");
+  std::vector<std::string> attentions;
+  for (const EfficiencyRow& row : efficiency_rows()) attentions.emplace_back(row.attention);
+  for (const auto& kind : attention_kinds()) {
+    if (std::ranges::find(attentions, kind.name) == attentions.end()) {
+      attentions.emplace_back(kind.name);
+    }
+  }
+  command->add_option("--lengths", a.lengths, "lengths: some, 512,1024, or by doubling, 512..16384")
       ->capture_default_str();
-  command->add_option("--threads", a.threads, "Threads; default: all usable cores")
-      ->check(CLI::Range(1, 1024));
-  add_path_option(*command, "--output", a.output, "DIR", "folder of the table and its cells")
+  command->add_option("--batch", a.cells.batch, "examples of a step")
+      ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  command->add_flag("--overwrite", a.overwrite, "measure again what is there already");
+  add_cell_options(*command, a.cells, a.attention, attentions);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Arguments a;
-  TableArguments t;
+  TableArguments table_arguments;
+  ScalingArguments scaling_arguments;
   CLI::App app{"Measures the speed and memory of training.", "primal-bench"};
   app.require_subcommand(1);
   CLI::App* sub = app.add_subcommand("step", "Time training steps after a warm-up, then end");
@@ -269,9 +259,11 @@ int main(int argc, char** argv) {
                                         "length=29,channels=12,classes=9; sizes left out, or "
                                         "all without a value, are the data set's published ones");
   random->expected(0, 1)->type_name("SIZES");
-  add_table(app, t);
+  add_table(app, table_arguments);
+  add_scaling(app, scaling_arguments);
   return run_program(app, argc, argv, true, [&] {
-    if (app.got_subcommand("table")) return table(t);
+    if (app.got_subcommand("table")) return table(table_arguments);
+    if (app.got_subcommand("scaling")) return scaling(scaling_arguments);
     a.random_given = random->count() > 0;
     return step(a);
   });

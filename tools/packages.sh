@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build="g++ cmake ninja-build ccache git libeigen3-dev libopenblas-openmp-dev libyaml-cpp-dev libspdlog-dev libcli11-dev
-  nlohmann-json3-dev libpng-dev catch2 libboost-context-dev"
+  nlohmann-json3-dev libpng-dev catch2 libboost-context-dev gnuplot-nox"
 # One version of the style tools, since each formats and warns differently.
 check="clang-format-14 clang-tidy-14 libomp-14-dev clang libclang-rt-dev"
 

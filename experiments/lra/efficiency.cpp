@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "experiments/bench_cells.h"
 #include "experiments/lra/task.h"
 
 namespace primal {
@@ -25,13 +26,6 @@ size_t index_of(std::string_view task) {
     if (name_of(static_cast<LraTaskName>(i)) == task) return i;
   }
   fail("bench: '{}' is not an LRA task", task);
-}
-
-/// A number of a cell, or what stands for it.
-std::string shown(const ordered_json& cell, const char* key, const char* format,
-                  std::string_view absent) {
-  if (!cell.contains(key) || cell.at(key).is_null()) return std::string(absent);
-  return fmt::format(fmt::runtime(format), cell.at(key).get<double>());
 }
 
 /// Calls f(title, cells of that attention) for each attention in the order of the cells.
@@ -58,44 +52,35 @@ std::span<const EfficiencyRow> efficiency_rows() {
       {"canonical",
        "Canonical, fused",
        "canonical",
-       "canonical",
        {194.5, 694.8, 1333.7, 334.5, 405.5},
        {5.50, 21.24, 18.72, 5.88, 5.88}},
       {"canonical_materialized",
        "Canonical, materialised",
-       "{kind: canonical, implementation: materialized}",
        "{kind: canonical, implementation: materialized}",
        {194.5, 694.8, 1333.7, 334.5, 405.5},
        {5.50, 21.24, 18.72, 5.88, 5.88}},
       {"primal_plus",
        "Primal.+",
        "",
-       "",
        {113.4, 367.6, 546.5, 212.1, 263.2},
        {5.24, 20.7, 18.59, 5.35, 5.35}},
-      {"primal",
-       "Primal.",
-       "",
-       "",
-       {56.5, 93.6, 185.3, 142.9, 180.0},
-       {.69, 1.37, 2.99, 1.39, 1.52}},
+      {"primal", "Primal.", "", {56.5, 93.6, 185.3, 142.9, 180.0}, {.69, 1.37, 2.99, 1.39, 1.52}},
   };
   return kRows;
 }
 
-std::string efficiency_config(const EfficiencyRow& row, LraTaskName task, int64_t batch) {
-  std::string layers;
-  std::string recipe;
-  if (row.first.empty()) {
-    recipe = fmt::format("recipe: {}\n", row.attention);
-  } else {
-    layers = fmt::format("model: {{layers: [{{attention: {}}}, {{attention: {}}}]}}\n", row.first,
-                         row.second);
-  }
+std::string efficiency_config(std::string_view attention, LraTaskName task, int64_t length,
+                              int64_t batch) {
+  const auto rows = efficiency_rows();
+  const auto row = std::ranges::find(rows, attention, &EfficiencyRow::attention);
+  const std::string_view layer = row == rows.end() ? attention : row->layer;
   return fmt::format(
-      "task: lra\n{}data: {{name: {}, protocol: paper}}\n{}"
+      "task: lra\n{}data: {{name: {}, protocol: paper, length: {}}}\n"
       "optimizer: {{kind: adamw, lr: 1e-4, eps: 1e-6}}\ntrain: {{batch: {}}}\n",
-      recipe, name_of(task), layers, batch > 0 ? batch : published_batch(task));
+      layer.empty()
+          ? fmt::format("recipe: {}\n", attention)
+          : fmt::format("model: {{layers: [{{attention: {0}}}, {{attention: {0}}}]}}\n", layer),
+      name_of(task), length, batch > 0 ? batch : published_batch(task));
 }
 
 ordered_json efficiency_json(std::span<const EfficiencyCell> cells) {
@@ -140,36 +125,10 @@ ordered_json efficiency_json(std::span<const EfficiencyCell> cells) {
 }
 
 std::string efficiency_csv(const ordered_json& table) {
-  constexpr const char* kColumns[] = {"attention",
-                                      "task",
-                                      "batch",
-                                      "length",
-                                      "seconds_per_1000_steps",
-                                      "peak_gb",
-                                      "peak_allocated_gb",
-                                      "time_ratio",
-                                      "memory_ratio",
-                                      "paper_seconds_per_1000_steps",
-                                      "paper_peak_gb",
-                                      "error"};
-  std::string out;
-  for (const char* column : kColumns) out += fmt::format("{}{}", out.empty() ? "" : ",", column);
-  out += "\n";
-  for (const auto& cell : table.at("cells")) {
-    std::string line;
-    for (const char* column : kColumns) {
-      std::string value;
-      if (cell.contains(column)) {
-        const auto& json = cell.at(column);
-        value = json.is_string() ? json.get<std::string>() : json.dump();
-      }
-      std::ranges::replace(value, ',', ';');
-      std::ranges::replace(value, '\n', ' ');
-      line += (column == kColumns[0] ? "" : ",") + value;
-    }
-    out += line + "\n";
-  }
-  return out;
+  return cells_csv(table.at("cells"),
+                   {"attention", "task", "batch", "length", "seconds_per_1000_steps", "peak_gb",
+                    "peak_allocated_gb", "time_ratio", "memory_ratio",
+                    "paper_seconds_per_1000_steps", "paper_peak_gb", "error"});
 }
 
 std::string efficiency_markdown(const ordered_json& table) {
@@ -186,18 +145,19 @@ std::string efficiency_markdown(const ordered_json& table) {
       if (cell.contains("error")) {
         out += fmt::format("| {} | | | did not run: {} | {} | | {} |\n",
                            cell.at("task").get<std::string>(), cell.at("error").get<std::string>(),
-                           shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", ""),
-                           shown(cell, "paper_peak_gb", "{:.2f}", ""));
+                           cell_number(cell, "paper_seconds_per_1000_steps", "{:.1f}", ""),
+                           cell_number(cell, "paper_peak_gb", "{:.2f}", ""));
         continue;
       }
-      out += fmt::format(
-          "| {} | {} | {} | {} ({}) | {} | {} ({}) | {} |\n", cell.at("task").get<std::string>(),
-          cell.at("length").dump(), cell.at("batch").dump(),
-          shown(cell, "seconds_per_1000_steps", "{:.1f}", "-"),
-          shown(cell, "time_ratio", "{:.2f}", "-"),
-          shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "-"),
-          shown(cell, "peak_gb", "{:.2f}", "-"), shown(cell, "memory_ratio", "{:.2f}", "-"),
-          shown(cell, "paper_peak_gb", "{:.2f}", "-"));
+      out += fmt::format("| {} | {} | {} | {} ({}) | {} | {} ({}) | {} |\n",
+                         cell.at("task").get<std::string>(), cell.at("length").dump(),
+                         cell.at("batch").dump(),
+                         cell_number(cell, "seconds_per_1000_steps", "{:.1f}", "-"),
+                         cell_number(cell, "time_ratio", "{:.2f}", "-"),
+                         cell_number(cell, "paper_seconds_per_1000_steps", "{:.1f}", "-"),
+                         cell_number(cell, "peak_gb", "{:.2f}", "-"),
+                         cell_number(cell, "memory_ratio", "{:.2f}", "-"),
+                         cell_number(cell, "paper_peak_gb", "{:.2f}", "-"));
     }
   });
   return out;
@@ -212,10 +172,11 @@ std::string efficiency_latex(const ordered_json& table) {
     for (const ordered_json& cell : cells) {
       out += fmt::format(
           "{} & {} & {} & {} & {} & {} & {} & {} \\\\\n", title, cell.at("task").get<std::string>(),
-          shown(cell, "length", "{:.0f}", "--"), shown(cell, "batch", "{:.0f}", "--"),
-          shown(cell, "seconds_per_1000_steps", "{:.1f}", "--"),
-          shown(cell, "paper_seconds_per_1000_steps", "{:.1f}", "--"),
-          shown(cell, "peak_gb", "{:.2f}", "--"), shown(cell, "paper_peak_gb", "{:.2f}", "--"));
+          cell_number(cell, "length", "{:.0f}", "--"), cell_number(cell, "batch", "{:.0f}", "--"),
+          cell_number(cell, "seconds_per_1000_steps", "{:.1f}", "--"),
+          cell_number(cell, "paper_seconds_per_1000_steps", "{:.1f}", "--"),
+          cell_number(cell, "peak_gb", "{:.2f}", "--"),
+          cell_number(cell, "paper_peak_gb", "{:.2f}", "--"));
     }
     out += "\\hline\n";
   });

@@ -15,14 +15,17 @@ namespace primal {
 struct EfficiencyRow {
   std::string_view attention;  ///< our name of it
   std::string_view title;
-  std::string_view first, second;  ///< attention of the two layers, as YAML; empty: by the recipe
-  double seconds[5];               ///< listops, text, retrieval, image, pathfinder
+  std::string_view layer;  ///< attention of both layers, as YAML; empty: by the recipe
+  double seconds[5];       ///< listops, text, retrieval, image, pathfinder
   double gigabytes[5];
 };
 std::span<const EfficiencyRow> efficiency_rows();
 
-/// The configuration of a cell: the published model and batch of the task, or another batch.
-std::string efficiency_config(const EfficiencyRow& row, LraTaskName task, int64_t batch);
+/// The configuration of a cell: the published model, length and batch of the task, or another
+/// length or batch (0: as published). An attention that is no row of the table is a kind of
+/// attention for both layers.
+std::string efficiency_config(std::string_view attention, LraTaskName task, int64_t length,
+                              int64_t batch);
 
 /// One cell of the table as it was measured, or why it was not.
 struct EfficiencyCell {

@@ -791,3 +791,71 @@ TEST_CASE("primal-bench table measures its cells once, each in a process, and wr
   CHECK_THAT(failed.text, ContainsSubstring("primal, image: did not run: "));
   CHECK_THAT(read("table.md"), ContainsSubstring("did not run: "));
 }
+
+TEST_CASE("primal-bench scaling measures each length once and draws time and memory") {
+  const TemporaryFolder folder("programs_scaling");
+  const auto scaling = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"scaling", "--attention", "primal,canonical_materialized", "--steps",
+                               "1", "--warmup", "0", "--threads", "1", "--output", "out"});
+    return run_program("primal-bench", more, folder.path);
+  };
+  const auto read = [&](const char* name) { return Workplace::read(folder.path / "out" / name); };
+  // Without a program that draws, the measurements are kept and the message says what is missing.
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nonexistent", 1);
+  const Finished undrawn = scaling({"--lengths", "32..64"});
+  setenv("PATH", path.c_str(), 1);
+  CHECK(undrawn.code == 1);
+  CHECK_THAT(undrawn.text,
+             ContainsSubstring("the pictures are missing: gnuplot: cannot be started: "
+                               "No such file or directory; 'gnuplot scaling.gp' in "
+                               "out draws them"));
+  const json cells = json::parse(read("scaling.json")).at("cells");
+  REQUIRE(cells.size() == 4);
+  const char* const names[] = {"primal", "primal", "canonical_materialized",
+                               "canonical_materialized"};
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(cells[i].at("attention") == names[i]);
+    CHECK(cells[i].at("length") == (i % 2 == 0 ? 32 : 64));
+    CHECK(cells[i].at("batch") == 1);
+    const double ms = cells[i].at("ms_per_step");
+    CHECK(ms > 0);
+    CHECK(cells[i].at("us_per_token") == Approx(ms * 1000 / cells[i].at("length").get<double>()));
+    CHECK(cells[i].at("peak_process_bytes") > cells[i].at("peak_allocated_bytes"));
+  }
+  CHECK_THAT(read("scaling.md"), ContainsSubstring("| Primal. | 64 | 1 |"));
+  CHECK_THAT(read("scaling.csv"), ContainsSubstring("\ncanonical_materialized,32,1,"));
+
+  const std::string report = read("cells/primal-64.json");
+  const Finished more = scaling({"--lengths", "32,64,128"});
+  CHECK(read("cells/primal-64.json") == report);
+  CHECK(json::parse(read("scaling.json")).at("cells").size() == 6);
+  if (more.code != 0) {
+    REQUIRE_THAT(more.text, ContainsSubstring("gnuplot: cannot be started"));
+    WARN("skipped: gnuplot is not installed");
+  } else {
+    CHECK_THAT(read("scaling.svg"), ContainsSubstring("Canonical, materialised"));
+    CHECK(read("scaling.png").starts_with("\x89PNG"));
+  }
+
+  // A cell that did not run is marked, and drawn without.
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const Finished failed = scaling({"--lengths", "32", "--device", "cuda"});
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  CHECK_THAT(failed.text, ContainsSubstring("primal, N = 32: did not run: "));
+  CHECK_THAT(read("scaling.md"), ContainsSubstring("| Primal. | 32 | | did not run: "));
+}
+
+TEST_CASE("primal-bench scaling refuses lengths that are none") {
+  const TemporaryFolder folder("programs_scaling_lengths");
+  for (const char* lengths :
+       {"", "x", "512,", "1", "512..", "64..32", "32...64", "2000000", "-4"}) {
+    CAPTURE(lengths);
+    const Finished run =
+        run_program("primal-bench", {"scaling", std::string("--lengths=") + lengths}, folder.path);
+    CHECK(run.code == 2);
+    CHECK(run.text.starts_with("primal-bench: --lengths"));
+    CHECK(std::ranges::count(run.text, '\n') == 1);
+  }
+  CHECK(!fs::exists(folder.path / "runs"));
+}
