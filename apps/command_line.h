@@ -142,7 +142,9 @@ inline int run_program(CLI::App& app, int argc, char** argv, bool config_keys,
     complain(error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    complain("out of memory; a smaller train.batch or train.evaluate_batch needs less");
+    complain(
+        "out of memory; a smaller train.batch or train.evaluate_batch or a larger train.accumulate "
+        "needs less");
   } catch (const std::exception& error) {
     complain(error.what());
   }

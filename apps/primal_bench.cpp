@@ -161,7 +161,7 @@ int scaling(const ScalingArguments& a) {
       write_file_atomically(folder / "scaling.gp", scaling_gnuplot(result));
       const auto& cell = result.at("cells").back();
       print_cell(fmt::format("{}, N = {}", attention, length), cells.back().error,
-                 cell_number(cell, "ms_per_step", "{:.1f} ms a step, ", "") +
+                 cell_number(cell, "step_ms_median", "{:.1f} ms a step, ", "") +
                      cell_number(cell, "us_per_token", "{:.2f} us a token", ""));
     }
   }

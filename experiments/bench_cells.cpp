@@ -68,6 +68,28 @@ BenchCell measure_cell(const CellOptions& options, const std::string& name,
   return {nlohmann::json::parse(read_text_file(file(".json"))), {}};
 }
 
+void add_measurement(const nlohmann::json& report, nlohmann::ordered_json& cell) {
+  for (const char* key : {"batch", "steps", "warmup", "timing"}) cell[key] = report.at(key);
+  for (const char* key : {"median", "min", "max"}) {
+    cell[std::string("step_ms_") + key] = report.at("step_ms").at(key);
+  }
+  for (const char* key : {"peak_process_bytes", "peak_reserved_bytes", "peak_allocated_bytes"}) {
+    cell[key] = report.at(key);
+  }
+  const bool on_gpu = report.at("environment").at("device") == "cuda";
+  const char* peak = on_gpu ? "peak_reserved_bytes" : "peak_process_bytes";
+  cell["peak_gb"] = report.at(peak).get<double>() / 1e9;
+}
+
+std::string timing_of(const nlohmann::ordered_json& cells) {
+  const auto ran =
+      std::ranges::find_if(cells, [](const auto& cell) { return cell.contains("timing"); });
+  if (ran == cells.end()) return "";
+  return fmt::format("Times are medians of {} steps after {} of warm-up: {}.",
+                     ran->at("steps").dump(), ran->at("warmup").dump(),
+                     ran->at("timing").template get<std::string>());
+}
+
 std::string cells_csv(const nlohmann::ordered_json& cells,
                       std::initializer_list<const char*> columns) {
   std::string out = fmt::format("{}\n", fmt::join(columns, ","));

@@ -30,6 +30,14 @@ struct BenchCell {
 BenchCell measure_cell(const CellOptions& options, const std::string& name,
                        const std::string& config);
 
+/// Adds what every table says of a cell that ran: "batch", "steps", "warmup", "timing",
+/// "step_ms_median", "step_ms_min", "step_ms_max", "peak_process_bytes", "peak_reserved_bytes" and
+/// "peak_allocated_bytes".
+void add_measurement(const nlohmann::json& report, nlohmann::ordered_json& cell);
+
+/// How the cells were timed, as a sentence.
+std::string timing_of(const nlohmann::ordered_json& cells);
+
 /// Rows of these columns; a column that a cell lacks is empty.
 std::string cells_csv(const nlohmann::ordered_json& cells,
                       std::initializer_list<const char*> columns);

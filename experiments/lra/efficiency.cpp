@@ -84,36 +84,28 @@ std::string efficiency_config(std::string_view attention, LraTaskName task, int6
 }
 
 ordered_json efficiency_json(std::span<const EfficiencyCell> cells) {
-  const auto fused = [&](const std::string& task) -> const nlohmann::json* {
-    for (const EfficiencyCell& cell : cells) {
-      if (cell.attention == "canonical" && cell.task == task && cell.error.empty()) {
-        return &cell.report;
-      }
-    }
-    return nullptr;
-  };
-  const auto seconds = [](const nlohmann::json& report) {
-    return report.at("step_ms").at("median").get<double>();
-  };
-  const auto gigabytes = [](const nlohmann::json& report, const char* key) {
-    return report.at(key).get<double>() / 1e9;
-  };
   ordered_json out = ordered_json::array();
+  const auto add_ratios = [&](ordered_json& line) {
+    const auto base = std::ranges::find_if(out, [&](const ordered_json& other) {
+      return other.at("attention") == "canonical" && other.at("task") == line.at("task");
+    });
+    const ordered_json& fused = base == out.end() ? line : *base;
+    if (fused.at("attention") != "canonical" || fused.contains("error")) return;
+    for (const auto& [ratio, key] :
+         {std::pair("time_ratio", "step_ms_median"), std::pair("memory_ratio", "peak_gb")}) {
+      line[ratio] = line.at(key).get<double>() / fused.at(key).get<double>();
+    }
+  };
   for (const EfficiencyCell& cell : cells) {
     ordered_json line{{"attention", cell.attention}, {"task", cell.task}};
     if (!cell.error.empty()) {
       line["error"] = cell.error;
     } else {
-      line["batch"] = cell.report.at("batch");
       line["length"] = cell.report.at("facts").at("padded_length");
-      line["seconds_per_1000_steps"] = seconds(cell.report);
-      line["peak_gb"] = gigabytes(cell.report, "peak_process_bytes");
-      line["peak_allocated_gb"] = gigabytes(cell.report, "peak_allocated_bytes");
-      if (const nlohmann::json* base = fused(cell.task)) {
-        line["time_ratio"] = seconds(cell.report) / seconds(*base);
-        line["memory_ratio"] =
-            gigabytes(cell.report, "peak_process_bytes") / gigabytes(*base, "peak_process_bytes");
-      }
+      add_measurement(cell.report, line);
+      // 1000 steps take as many seconds as one takes milliseconds.
+      line["seconds_per_1000_steps"] = line.at("step_ms_median");
+      add_ratios(line);
     }
     const EfficiencyRow& paper = row_of(cell.attention);
     const size_t i = index_of(cell.task);
@@ -126,16 +118,18 @@ ordered_json efficiency_json(std::span<const EfficiencyCell> cells) {
 
 std::string efficiency_csv(const ordered_json& table) {
   return cells_csv(table.at("cells"),
-                   {"attention", "task", "batch", "length", "seconds_per_1000_steps", "peak_gb",
-                    "peak_allocated_gb", "time_ratio", "memory_ratio",
+                   {"attention", "task", "batch", "length", "seconds_per_1000_steps", "step_ms_min",
+                    "step_ms_max", "steps", "warmup", "peak_process_bytes", "peak_reserved_bytes",
+                    "peak_allocated_bytes", "time_ratio", "memory_ratio",
                     "paper_seconds_per_1000_steps", "paper_peak_gb", "error"});
 }
 
 std::string efficiency_markdown(const ordered_json& table) {
-  std::string out =
-      "Seconds per 1000 training steps and peak memory of the process (GB), in brackets the ratio "
-      "to "
-      "fused canonical attention, and the paper's figure on one V100.\n";
+  std::string out = fmt::format(
+      "Seconds per 1000 training steps and peak memory (GB; of the process, on a GPU what is "
+      "reserved there), in brackets the ratio to fused canonical attention, and the paper's figure "
+      "on one V100. {}\n",
+      timing_of(table.at("cells")));
   for_attentions(table, [&](std::string_view title, const std::vector<ordered_json>& cells) {
     out += fmt::format(
         "\n**{}**\n\n| task | N | batch | s / 1000 steps | paper | peak GB | paper |\n"

@@ -34,9 +34,10 @@ struct EfficiencyCell {
   std::string error;
 };
 
-/// {"cells": [{"attention", "task", "batch", "length", "seconds_per_1000_steps", "peak_gb" (of the
-/// process), "peak_allocated_gb", "time_ratio", "memory_ratio" (to fused canonical attention),
-/// "paper_seconds_per_1000_steps", "paper_peak_gb"} or {"attention", "task", "error"}]}.
+/// {"cells": [{"attention", "task", "length", what add_measurement() says,
+/// "seconds_per_1000_steps", "time_ratio", "memory_ratio" (of peak_gb, to fused canonical
+/// attention), "paper_seconds_per_1000_steps", "paper_peak_gb"} or {"attention", "task",
+/// "error"}]}.
 nlohmann::ordered_json efficiency_json(std::span<const EfficiencyCell> cells);
 std::string efficiency_csv(const nlohmann::ordered_json& table);
 std::string efficiency_markdown(const nlohmann::ordered_json& table);

@@ -75,15 +75,9 @@ ordered_json scaling_json(std::span<const ScalingCell> cells) {
     if (!cell.error.empty()) {
       line["error"] = cell.error;
     } else {
-      const auto batch = cell.report.at("batch").get<int64_t>();
-      const double ms = cell.report.at("step_ms").at("median");
-      line["batch"] = batch;
-      line["ms_per_step"] = ms;
-      line["us_per_token"] = ms * 1e3 / static_cast<double>(batch * cell.length);
-      for (const char* key :
-           {"peak_process_bytes", "peak_reserved_bytes", "peak_allocated_bytes"}) {
-        line[key] = cell.report.at(key);
-      }
+      add_measurement(cell.report, line);
+      line["us_per_token"] = line.at("step_ms_median").get<double>() * 1e3 /
+                             (line.at("batch").get<double>() * static_cast<double>(cell.length));
     }
     out.push_back(std::move(line));
   }
@@ -92,25 +86,26 @@ ordered_json scaling_json(std::span<const ScalingCell> cells) {
 
 std::string scaling_csv(const ordered_json& scaling) {
   return cells_csv(scaling.at("cells"),
-                   {"attention", "length", "batch", "ms_per_step", "us_per_token",
-                    "peak_process_bytes", "peak_reserved_bytes", "peak_allocated_bytes", "error"});
+                   {"attention", "length", "batch", "step_ms_median", "step_ms_min", "step_ms_max",
+                    "steps", "warmup", "us_per_token", "peak_process_bytes", "peak_reserved_bytes",
+                    "peak_allocated_bytes", "error"});
 }
 
 std::string scaling_markdown(const ordered_json& scaling) {
-  std::string out =
-      "Training steps of the LRA classifier: median time of a step, time of a token, and the "
-      "process's peak of memory.\n\n"
-      "| attention | N | batch | ms / step | us / token | peak GB |\n|---|---|---|---|---|---|\n";
+  std::string out = fmt::format(
+      "Training steps of the LRA classifier: time of a step, of a token, and peak memory (of the "
+      "process, on a GPU what is reserved there). {}\n\n"
+      "| attention | N | batch | ms / step | us / token | peak GB |\n|---|---|---|---|---|---|\n",
+      timing_of(scaling.at("cells")));
   for (const auto& cell : scaling.at("cells")) {
     out += fmt::format("| {} | {} |", title_of(cell.at("attention").get<std::string>()),
                        cell.at("length").dump());
     if (cell.contains("error")) {
       out += fmt::format(" | did not run: {} | | |\n", cell.at("error").get<std::string>());
     } else {
-      out +=
-          fmt::format(" {} | {:.1f} | {:.2f} | {:.3f} |\n", cell.at("batch").dump(),
-                      cell.at("ms_per_step").get<double>(), cell.at("us_per_token").get<double>(),
-                      cell.at("peak_process_bytes").get<double>() / 1e9);
+      out += fmt::format(" {} | {:.1f} | {:.2f} | {:.3f} |\n", cell.at("batch").dump(),
+                         cell.at("step_ms_median").get<double>(),
+                         cell.at("us_per_token").get<double>(), cell.at("peak_gb").get<double>());
     }
   }
   return out;
@@ -124,9 +119,9 @@ std::string scaling_gnuplot(const ordered_json& scaling) {
     std::string points;
     for (const auto& cell : scaling.at("cells")) {
       if (cell.at("attention") != attentions[i] || cell.contains("error")) continue;
-      points += fmt::format("{} {:.6g} {:.6g}\n", cell.at("length").dump(),
-                            cell.at("ms_per_step").get<double>(),
-                            cell.at("peak_process_bytes").get<double>() / 1e9);
+      points +=
+          fmt::format("{} {:.6g} {:.6g}\n", cell.at("length").dump(),
+                      cell.at("step_ms_median").get<double>(), cell.at("peak_gb").get<double>());
     }
     if (points.empty()) continue;
     out +=
@@ -155,7 +150,7 @@ std::string scaling_gnuplot(const ordered_json& scaling) {
         std::pair("pngcairo size 2000,840 font \"sans,12\" fontscale 2", "scaling.png")}) {
     out += fmt::format("set terminal {}\nset output \"{}\"\nset multiplot layout 1,2\n", terminal,
                        file);
-    out += plot("milliseconds a training step", "2") + plot("peak memory of the process, GB", "3");
+    out += plot("milliseconds a training step", "2") + plot("peak memory, GB", "3");
     out += "unset multiplot\nunset output\n";
   }
   return out;

@@ -20,8 +20,8 @@ struct ScalingCell {
 /// "512,1024", or by doubling "512..2048". UsageError when it is neither.
 std::vector<int64_t> parse_lengths(std::string_view text);
 
-/// {"cells": [{"attention", "length", "batch", "ms_per_step", "us_per_token", "peak_process_bytes",
-/// "peak_reserved_bytes", "peak_allocated_bytes"} or {"attention", "length", "error"}]}.
+/// {"cells": [{"attention", "length", what add_measurement() says, "us_per_token"} or {"attention",
+/// "length", "error"}]}.
 nlohmann::ordered_json scaling_json(std::span<const ScalingCell> cells);
 std::string scaling_csv(const nlohmann::ordered_json& scaling);
 std::string scaling_markdown(const nlohmann::ordered_json& scaling);

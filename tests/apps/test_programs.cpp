@@ -767,13 +767,22 @@ TEST_CASE("primal-bench table measures its cells once, each in a process, and wr
     CHECK(cell.at("length") == 1024);
     CHECK(cell.at("batch") == 1);
     CHECK(cell.at("seconds_per_1000_steps").get<double>() > 0);
-    CHECK(cell.at("peak_gb") > cell.at("peak_allocated_gb"));
+    CHECK(cell.at("peak_process_bytes") > cell.at("peak_reserved_bytes"));
+    CHECK(cell.at("peak_reserved_bytes") >= cell.at("peak_allocated_bytes"));
+    CHECK(cell.at("step_ms_min") <= cell.at("seconds_per_1000_steps"));
+    CHECK(cell.at("step_ms_max") >= cell.at("seconds_per_1000_steps"));
+    CHECK(cell.at("steps") == 1);
+    CHECK(cell.at("warmup") == 0);
   }
   CHECK(cells[0].at("time_ratio") == 1.0);
+  CHECK(cells[1].at("time_ratio").get<double>() ==
+        Approx(cells[1].at("step_ms_median").get<double>() /
+               cells[0].at("step_ms_median").get<double>()));
   CHECK(cells[1].at("attention") == "primal");
   CHECK(cells[1].at("paper_seconds_per_1000_steps") == 142.9);
   CHECK(cells[1].at("paper_peak_gb") == 1.39);
   CHECK_THAT(read("table.md"), ContainsSubstring("**Primal.**"));
+  CHECK_THAT(read("table.md"), ContainsSubstring("medians of 1 steps after 0 of warm-up"));
   CHECK_THAT(read("table.tex"), ContainsSubstring("\\begin{tabular}"));
   CHECK_THAT(read("table.csv"), ContainsSubstring("\nprimal,image,1,1024,"));
   // The same settings are not measured again, others are.
@@ -818,7 +827,7 @@ TEST_CASE("primal-bench scaling measures each length once and draws time and mem
     CHECK(cells[i].at("attention") == names[i]);
     CHECK(cells[i].at("length") == (i % 2 == 0 ? 32 : 64));
     CHECK(cells[i].at("batch") == 1);
-    const double ms = cells[i].at("ms_per_step");
+    const double ms = cells[i].at("step_ms_median");
     CHECK(ms > 0);
     CHECK(cells[i].at("us_per_token") == Approx(ms * 1000 / cells[i].at("length").get<double>()));
     CHECK(cells[i].at("peak_process_bytes") > cells[i].at("peak_allocated_bytes"));
