@@ -9,6 +9,7 @@
 #include "data/inspect.h"
 #include "data/listops_generate.h"
 #include "data/lra.h"
+#include "data/pathfinder_generate.h"
 #include "data/uea_generate.h"
 
 namespace {
@@ -79,6 +80,36 @@ void add_generate_listops(CLI::App& command, Job& job) {
   });
 }
 
+void add_generate_pathfinder(CLI::App& command, Job& job) {
+  CLI::App* pathfinder = command.add_subcommand(
+      "pathfinder", "pictures of the kind of the Long Range Arena's Pathfinder, as .png and lists");
+  auto output = std::make_shared<std::string>();
+  auto options = std::make_shared<PathfinderOptions>();
+  add_path_option(*pathfinder, "--output", *output, "DIR",
+                  "folder; the files go to DIR/pathfinder32/curv_contour_length_14")
+      ->required();
+  pathfinder->add_option("--seed", options->seed, "the same seed gives the same bytes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  pathfinder->add_option("--examples", options->examples, "pictures")->capture_default_str();
+  pathfinder->add_option("--resolution", options->side, "pixels of a side")
+      ->check(CLI::IsMember({32, 128}))
+      ->capture_default_str();
+  auto difficulty = std::make_shared<std::string>("hard");
+  const std::map<std::string, int64_t> strokes{{"easy", 6}, {"intermediate", 9}, {"hard", 14}};
+  pathfinder->add_option("--difficulty", *difficulty, "contours of 6, 9 or 14 strokes")
+      ->check(CLI::IsMember({"easy", "intermediate", "hard"}))
+      ->capture_default_str();
+  pathfinder->add_flag("--overwrite", options->overwrite, "replace existing files");
+  pathfinder->callback([=, &job] {
+    options->contour_strokes = strokes.at(*difficulty);
+    job = [=] {
+      std::cout << "wrote " << generate_pathfinder(*options, *output).string() << "\n";
+      return 0;
+    };
+  });
+}
+
 void add_generate(CLI::App& app, Job& job) {
   CLI::App* command = app.add_subcommand("generate", "Make a data set");
   command->require_subcommand(1);
@@ -94,6 +125,7 @@ void add_generate(CLI::App& app, Job& job) {
   uea->add_option("--test", options->test, "test cases")->capture_default_str();
   uea->add_flag("--overwrite", options->overwrite, "replace existing files");
   add_generate_listops(*command, job);
+  add_generate_pathfinder(*command, job);
   uea->callback([=, &job] {
     job = [=] {
       const GeneratedFiles files = generate_uea(*options, *output);

@@ -24,6 +24,7 @@
 #include "data/readers/lines.h"
 #include "data/readers/listops.h"
 #include "data/readers/pairs.h"
+#include "data/readers/pathfinder.h"
 #include "data/readers/png.h"
 #include "data/readers/text_table.h"
 
@@ -327,24 +328,8 @@ void read_pathfinder(const Source& source, Reading& reading) {
   for (const fs::path& file : source.files) {
     const fs::path folder = file.parent_path().parent_path();
     const std::string table = read_counted(file, reading);
-    if (table.starts_with("\x93NUMPY")) {
-      fail("lra: {}: is a NumPy array; expected lines of text, as in the release", file.string());
-    }
-    for_lines(table, [&](std::string_view line, int64_t number) {
-      // imgs/0 sample_0.png INDEX LABEL ...
-      std::vector<std::string> columns;
-      for (size_t at = 0; (at = line.find_first_not_of(' ', at)) != line.npos;) {
-        const size_t end = std::min(line.find(' ', at), line.size());
-        columns.emplace_back(line.substr(at, end - at));
-        at = end;
-      }
-      if (columns.empty()) return;
-      const int32_t label = columns.size() < 4 ? -1 : binary_label(columns[3]);
-      if (label < 0) {
-        fail("lra: {}:{}: expected folder, picture, index, label (0 or 1), ..., found {}",
-             file.string(), number, quote(line));
-      }
-      const fs::path path = folder / columns[0] / columns[1];
+    for_pathfinder_pictures(table, file.string(), [&](const std::string& picture, int32_t label) {
+      const fs::path path = folder / picture;
       if (is_file(path) && fs::file_size(path) == 0) {
         empty.push_back(path.string());
         return;

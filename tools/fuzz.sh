@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Fuzzes the readers under ASan and UBSan, each for the given time, starting from the seeds in tests/fuzz/seeds. What
 # libFuzzer learns is kept in build/fuzz/corpus, an input that breaks a reader in build/fuzz/findings.
-# Usage: tools/fuzz.sh [SECONDS] [ts|config|safetensors|listops|text|pairs|cifar|png|tokens]...     default: 60 seconds, all
+# Usage: tools/fuzz.sh [SECONDS] [ts|config|safetensors|listops|text|pairs|cifar|pathfinder|png|tokens]...     default: 60 seconds, all
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${1:-60}
 readers=("${@:2}")
-[ ${#readers[@]} -gt 0 ] || readers=(ts config safetensors listops text pairs cifar png tokens)
+[ ${#readers[@]} -gt 0 ] || readers=(ts config safetensors listops text pairs cifar pathfinder png tokens)
 
 tools/packages.sh build check
 cmake --preset fuzz

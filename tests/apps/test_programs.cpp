@@ -868,3 +868,35 @@ TEST_CASE("primal-bench scaling refuses lengths that are none") {
   }
   CHECK(!fs::exists(folder.path / "runs"));
 }
+
+TEST_CASE("generated Pathfinder pictures are inspected and trained on from the command line") {
+  const TemporaryFolder folder("programs_pathfinder");
+  const auto data = [&](std::vector<std::string> arguments) {
+    return run_program("primal-data", std::move(arguments), folder.path);
+  };
+  const Finished made = data({"generate", "pathfinder", "--output", "data", "--examples", "40",
+                              "--difficulty", "intermediate"});
+  CAPTURE(made.text);
+  REQUIRE(made.code == 0);
+  CHECK(made.text == "wrote data/pathfinder32/curv_contour_length_9\n");
+  const Finished again =
+      data({"generate", "pathfinder", "--output", "data", "--difficulty", "intermediate"});
+  CHECK(again.code == 1);
+  CHECK(again.text ==
+        "primal-data: generate: data/pathfinder32/curv_contour_length_9/metadata is there already; "
+        "--overwrite replaces it\n");
+  CHECK(data({"generate", "pathfinder", "--output", "data", "--difficulty", "x"}).code == 2);
+  CHECK(data({"generate", "pathfinder", "--output", "data", "--resolution", "31"}).code == 2);
+  const Finished trained = run_program(
+      "primal-train",
+      {"--config", std::string(PRIMAL_SOURCE_DIR) + "/experiments/lra/pathfinder_primal.yaml",
+       "--set", "data.root=data", "--set", "data.difficulty=intermediate", "--set",
+       "data.cache=none", "--set", "train.batch=2", "--check"},
+      folder.path);
+  CAPTURE(trained.text);
+  CHECK(trained.code == 0);
+  // Another difficulty is not there: the message lists where it was looked for.
+  const Finished missing = data({"inspect", "data", "--task", "pathfinder"});
+  CHECK(missing.code == 1);
+  CHECK_THAT(missing.text, ContainsSubstring("data/pathfinder32/curv_contour_length_14"));
+}

@@ -29,6 +29,7 @@
 #include "data/readers/lines.h"
 #include "data/readers/listops.h"
 #include "data/readers/pairs.h"
+#include "data/readers/pathfinder.h"
 #include "data/readers/png.h"
 #include "data/readers/text_table.h"
 #include "data/readers/ts.h"
@@ -417,6 +418,23 @@ inline bool accepts_tokens(std::string_view bytes) {
   const bool accepted = accepts_one_token_file(bytes);
   if (!accepted) accepts_one_token_file(with_token_checksum(bytes));
   return accepted;
+}
+
+/// A list of Pathfinder pictures.
+inline bool accepts_pathfinder(std::string_view bytes) {
+  size_t pictures = 0;
+  try {
+    for_pathfinder_pictures(bytes, "0.npy", [&](const std::string&, int32_t label) {
+      if (label != 0 && label != 1) throw std::logic_error("a label that is none");
+      ++pictures;
+    });
+  } catch (const Error& error) {
+    check_message(error, "lra: 0.npy:");
+    return false;
+  }
+  // A picture takes four columns of at least one byte each.
+  if (pictures * 4 > bytes.size()) throw std::logic_error("more pictures than bytes");
+  return true;
 }
 
 }  // namespace primal::fuzz

@@ -93,3 +93,8 @@ TEST_CASE("PNG seeds are read or refused with an error, cut anywhere too") {
 TEST_CASE("token file seeds are read or refused, cut anywhere too") {
   read_seeds("tokens", fuzz::accepts_tokens, {"empty_sequences", "one", "pairs"});
 }
+
+TEST_CASE("Pathfinder list seeds are read or refused with an error, cut anywhere too") {
+  read_seeds("pathfinder", fuzz::accepts_pathfinder,
+             {"lines", "narrow_columns_first", "version_3", "wide"});
+}
