@@ -271,13 +271,16 @@ void read_retrieval(const Source& source, Reading& reading) {
   const std::string papers = source.options.at("papers");
   std::set<std::string> missing;
   int64_t lost = 0;
+  int64_t empty = 0;
   std::map<std::string, std::string> texts;  // of papers that were read, by id
   const auto paper = [&](std::string_view id) -> const std::string* {
     const auto found = texts.find(std::string(id));
     if (found != texts.end()) return &found->second;
     for (const char* ending : {"", ".txt"}) {
       const fs::path path = fs::path(papers) / (std::string(id) + ending);
-      if (is_file(path)) return &(texts[std::string(id)] = read_counted(path, reading));
+      // An id is the name of a file in that folder, and of no other.
+      if (id.find('/') == id.npos && is_file(path))
+        return &(texts[std::string(id)] = read_counted(path, reading));
     }
     missing.insert(std::string(id));
     return nullptr;
@@ -287,7 +290,14 @@ void read_retrieval(const Source& source, Reading& reading) {
     const uint64_t checksum = for_file_lines(file, [&](std::string_view line, int64_t number) {
       const auto row = reader.line(line, number);
       if (!row) return;
-      if (row->texts) return reading.add({row->texts->front(), row->texts->back()}, row->label);
+      const auto add = [&](std::string_view first, std::string_view second) {
+        if (first.empty() || second.empty()) {
+          ++empty;
+        } else {
+          reading.add({first, second}, row->label);
+        }
+      };
+      if (row->texts) return add(row->texts->front(), row->texts->back());
       if (papers.empty()) {
         fail(
             "lra: {}:{}: the pairs are ids without texts; --set data.papers=DIR says where the "
@@ -299,7 +309,7 @@ void read_retrieval(const Source& source, Reading& reading) {
       if (first == nullptr || second == nullptr) {
         ++lost;
       } else {
-        reading.add({*first, *second}, row->label);
+        add(*first, *second);
       }
     });
     reading.checksum = hash_name(checksum_text(checksum), reading.checksum);
@@ -311,6 +321,11 @@ void read_retrieval(const Source& source, Reading& reading) {
         fmt::format("lra: {}: {} pairs are left out because {} papers are not in {}: {}{}",
                     source.files.front().string(), lost, missing.size(), papers,
                     fmt::join(some, ", "), missing.size() > some.size() ? ", ..." : ""));
+  }
+  if (empty > 0) {
+    reading.warnings.push_back(
+        fmt::format("lra: {}: {} pairs are left out because a paper of theirs has no text",
+                    source.files.front().string(), empty));
   }
 }
 

@@ -390,6 +390,16 @@ TEST_CASE("Retrieval: pairs carry their texts, or name papers in a folder") {
   CHECK(named.warnings[0].find("1 pairs are left out because 1 papers are not in") !=
         std::string::npos);
   CHECK(named.warnings[0].ends_with(": C02"));
+  // An id is no path, and a paper without text is no document.
+  write(folder.path / "papers/D03", "");
+  write(aan / "new_aan_pairs.train.tsv",
+        "1.0\tA00\tB01\n0.0\tA00\t../papers/B01.txt\n0.0\tA00\tD03\n0\t1\t2\ta\t\n");
+  const LraData odd = load(config);
+  CHECK(odd.train.size() == 1);
+  REQUIRE(odd.warnings.size() == 2);
+  CHECK(odd.warnings[0].ends_with(": ../papers/B01.txt"));
+  CHECK(odd.warnings[1].ends_with(
+      "train.tsv: 2 pairs are left out because a paper of theirs has no text"));
   write(aan / "new_aan_pairs.train.tsv", "1.0\tA00\n");
   CHECK(error_of([&] { load(config); }).find("train.tsv:1: expected label, id1, id2") !=
         std::string::npos);

@@ -168,6 +168,18 @@ TEST_CASE("LRA: bucketing visits every text once, in batches of like length") {
                     ContainsSubstring("data.bucketing saves nothing"));
 }
 
+TEST_CASE("LRA: every recipe file can be read") {
+  int files = 0;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(PRIMAL_SOURCE_DIR) / "experiments" / "lra")) {
+    if (entry.path().extension() != ".yaml") continue;
+    CAPTURE(entry.path().string());
+    CHECK_NOTHROW(load_run_config(ConfigSource::from_file(entry.path())));
+    ++files;
+  }
+  CHECK(files >= 16);
+}
+
 TEST_CASE("LRA: every published recipe file has the published values") {
   const fs::path folder = fs::path(PRIMAL_SOURCE_DIR) / "experiments" / "lra";
   struct Row {
