@@ -104,7 +104,8 @@ void add_generate_pathfinder(CLI::App& command, Job& job) {
   pathfinder->callback([=, &job] {
     options->contour_strokes = strokes.at(*difficulty);
     job = [=] {
-      std::cout << "wrote " << generate_pathfinder(*options, *output).string() << "\n";
+      const std::filesystem::path place = generate_pathfinder(*options, *output);
+      std::cout << "wrote " << place.string() << "\n";
       return 0;
     };
   });

@@ -111,7 +111,8 @@ class Drawing {
           int covered = 0;
           for (int i = 0; i < kSamples * kSamples; ++i) {
             const double dx = (i % kSamples + 0.5) / kSamples;
-            const double dy = (i / kSamples + 0.5) / kSamples;
+            const int row = i / kSamples;
+            const double dy = (row + 0.5) / kSamples;
             covered += inside(Point{(static_cast<double>(x) + dx) / unit,
                                     (static_cast<double>(y) + dy) / unit})
                            ? 1
