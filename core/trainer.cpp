@@ -419,10 +419,13 @@ void Trainer::take_step(std::span<const int64_t> examples, Progress& progress) {
   ++state_.step;
   state_.offset += pending_.back().count;
   if (state_.step % s_.config.train.log_every == 0) read_pending();
+  // The losses of the epoch's first steps may not have been read yet.
   const TrainState::Sums& sums = state_.sums;
-  progress.step(state_.step,
-                fmt::format("{}, loss {:.4f}", epoch_text(),
-                            sums.loss / static_cast<double>(std::max<int64_t>(1, sums.examples))));
+  std::string text = epoch_text();
+  if (sums.examples > 0) {
+    text += fmt::format(", loss {:.4f}", sums.loss / static_cast<double>(sums.examples));
+  }
+  progress.step(state_.step, text);
 }
 
 void Trainer::read_pending() {

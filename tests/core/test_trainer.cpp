@@ -410,6 +410,10 @@ TEST_CASE("figures that are read every few steps are those of every step") {
   });
   REQUIRE(expected.size() == lines - 6);
   REQUIRE(few.metrics() == expected);
+  // What has not been read is not shown.
+  CHECK_THAT(few.text.str(), ContainsSubstring("step 1/12: epoch 1/4, "));
+  CHECK_THAT(few.text.str(), !ContainsSubstring("loss 0.0000"));
+  CHECK_THAT(few.text.str(), !ContainsSubstring("step 1/12: epoch 1/4, loss"));
 }
 
 TEST_CASE("a loss that is not finite between two readings is named by its own step") {
