@@ -69,6 +69,12 @@ std::string text_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+/// The brightness of the pixel that a point lies in.
+int pixel(const PathfinderExample& example, Point p) {
+  return example.image.pixels[static_cast<size_t>(static_cast<int64_t>(p.y) * example.image.width +
+                                                  static_cast<int64_t>(p.x))];
+}
+
 /// The smallest distance of points along two strokes.
 double sampled_distance(const Stroke& a, const Stroke& b) {
   const auto at = [](const Stroke& s, int i) {
@@ -186,18 +192,14 @@ TEST_CASE("generated Pathfinder pictures: discs on one contour's ends or on two 
           }
           // The middle of a stroke is painted, if it lies on a corner of four pixels, a quarter
           // each.
-          const auto pixel = [&](Point p) {
-            return example.image.pixels[static_cast<size_t>(static_cast<int64_t>(p.y) * side +
-                                                            static_cast<int64_t>(p.x))];
-          };
-          CHECK(pixel({(stroke.begin.x + stroke.end.x) / 2, (stroke.begin.y + stroke.end.y) / 2}) >
-                30);
+          const Point middle{(stroke.begin.x + stroke.end.x) / 2,
+                             (stroke.begin.y + stroke.end.y) / 2};
+          CHECK(pixel(example, middle) > 30);
         }
       }
       CHECK(nearest >= 1.5 * unit - 1e-9);
       for (const Point disc : example.discs) {
-        CHECK(example.image.pixels[static_cast<size_t>(static_cast<int64_t>(disc.y) * side +
-                                                       static_cast<int64_t>(disc.x))] > 200);
+        CHECK(pixel(example, disc) > 200);
       }
       const auto dark = std::ranges::count(example.image.pixels, uint8_t{0});
       CHECK(dark > side * side / 3);
