@@ -253,7 +253,7 @@ fs::path generate_pathfinder(const PathfinderOptions& options, const fs::path& f
   if (options.examples < 1) {
     fail("generate: there must be at least 1 example, got {}", options.examples);
   }
-  const fs::path place = folder / fmt::format("pathfinder{}", options.side) /
+  fs::path place = folder / fmt::format("pathfinder{}", options.side) /
                          (options.contour_strokes == 6
                               ? "curv_baseline"
                               : fmt::format("curv_contour_length_{}", options.contour_strokes));
