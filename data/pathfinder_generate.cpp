@@ -254,9 +254,9 @@ fs::path generate_pathfinder(const PathfinderOptions& options, const fs::path& f
     fail("generate: there must be at least 1 example, got {}", options.examples);
   }
   fs::path place = folder / fmt::format("pathfinder{}", options.side) /
-                         (options.contour_strokes == 6
-                              ? "curv_baseline"
-                              : fmt::format("curv_contour_length_{}", options.contour_strokes));
+                   (options.contour_strokes == 6
+                        ? "curv_baseline"
+                        : fmt::format("curv_contour_length_{}", options.contour_strokes));
   const fs::path lists = place / "metadata";
   std::error_code none;
   if (fs::exists(lists, none) && !fs::is_empty(lists, none)) {
