@@ -10,6 +10,12 @@ namespace primal::ops {
 /// y = x W^T + bias over the last dimension: x (..., in), weight (out, in), bias (out) or no value.
 Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias);
 
+/// a b, of a (m, k) and b (k, n).
+Var matmul(Context& ctx, const Var& a, const Var& b);
+
+/// x (n) -> (times n): x one time after another.
+Var repeat(Context& ctx, const Var& x, int64_t times);
+
 /// Token ids on the device, and their positions grouped by token, which is how embedding() adds up
 /// its gradient: in one order, without atomics.
 struct Tokens {
@@ -48,8 +54,9 @@ Var layer_norm(Context& ctx, const Var& x, const Var& weight, const Var& bias, d
 /// The same values under another shape.
 Var reshape(Context& ctx, const Var& x, Shape shape);
 
-/// x (B, N, D), zero at positions from lengths[b] on. lengths (B) int32.
-Var mask_positions(Context& ctx, const Var& x, const Tensor& lengths);
+/// x (B, N, D), zero at positions from lengths[b] on, plus the bias (D) at every position unless it
+/// has no value. lengths (B) int32.
+Var mask_positions(Context& ctx, const Var& x, const Tensor& lengths, const Var& bias = {});
 
 /// Mean over positions, x (B, N, D) -> (B, D): the sum over the first lengths[b] positions (all
 /// without lengths), divided by N, or with `own_length` by lengths[b]. lengths (B) int32.
@@ -97,12 +104,12 @@ int64_t sample_index(int64_t i, int64_t m, int64_t length);
 /// W = f^T P per head: rows f (B, m, D), projection P (H, m, s) -> (B, H, d, s).
 Var data_projection(Context& ctx, const Var& rows, const Var& projection);
 
-/// Scores g W per head: g (B, N, D), W (B, H, d, s) or shared (H, d, s) -> (B, H, N, s).
-Var project_scores(Context& ctx, const Var& g, const Var& projection);
-
-/// y = [e ; r] C^T + c per head: e, r (B, H, N, s), mix (d, 2 s), bias (d) -> (B, N, D). With r
-/// undefined the mix is (d, s) and takes e alone.
-Var mix_scores(Context& ctx, const Var& e, const Var* r, const Var& mix, const Var& bias);
+struct Projected {
+  Var g;           ///< (B, N, D)
+  Var projection;  ///< W (B, H, d, s) or shared (H, d, s)
+};
+/// Scores g W per head, those of all `sides` next to each other: (B, N, H, sides s).
+Var project_scores(Context& ctx, const std::vector<Projected>& sides);
 
 struct KsvdOptions {
   bool per_sample = true;           ///< means over each sample, else over the whole batch
@@ -110,9 +117,9 @@ struct KsvdOptions {
 };
 
 /// mean of J^2 with J = 1/2 mean |e Lambda|^2 + 1/2 mean |r Lambda|^2 - trace(mean over heads of
-/// W_e^T W_r): e, r (B, H, N, s), lambda (H, s); the trace is of (H, m, s) or, per sample, (B, H,
-/// d, s).
-Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const Var& trace_e,
+/// W_e^T W_r): scores [e r] (B, N, H, 2 s), or e and r (B, N, H, s) apart; lambda (H, s); the trace
+/// is of (H, m, s) or, per sample, (B, H, d, s).
+Var ksvd_loss(Context& ctx, const std::vector<Var>& scores, const Var& lambda, const Var& trace_e,
               const Var& trace_r, const KsvdOptions&);
 
 struct CrossEntropy {

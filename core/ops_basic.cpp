@@ -68,6 +68,78 @@ Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias) {
   });
 }
 
+Var matmul(Context& ctx, const Var& a, const Var& b) {
+  Backend& be = ctx.backend;
+  expect_rank("matmul", "left", 2, a.shape());
+  expect_rank("matmul", "right", 2, b.shape());
+  const int64_t m = a.shape()[0];
+  const int64_t k = a.shape()[1];
+  const int64_t n = b.shape()[1];
+  expect_shape("matmul", "right", {k, n}, b.shape());
+  Tensor y = be.empty({m, n});
+  GemmArgs p;
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  p.a = a.value.data();
+  p.lda = k;
+  p.b = b.value.data();
+  p.ldb = n;
+  p.c = y.data();
+  p.ldc = n;
+  be.op->gemm(be.exec, p);
+  if (!recording(ctx, a, b)) return {y};
+  return ctx.tape->record(std::move(y), [&be, a, b, m, k, n](Tape& tape, const Tensor& dy) {
+    with_slot(tape, a, [&](const GradientSlot& g) {  // da = dy b^T
+      GemmArgs q;
+      q.trans_b = true;
+      q.m = m;
+      q.n = k;
+      q.k = n;
+      q.a = dy.data();
+      q.lda = n;
+      q.b = b.value.data();
+      q.ldb = n;
+      q.beta = g.accumulate ? 1.0F : 0.0F;
+      q.c = g.tensor.data();
+      q.ldc = k;
+      be.op->gemm(be.exec, q);
+    });
+    with_slot(tape, b, [&](const GradientSlot& g) {  // db = a^T dy
+      GemmArgs q;
+      q.trans_a = true;
+      q.m = k;
+      q.n = n;
+      q.k = m;
+      q.a = a.value.data();
+      q.lda = k;
+      q.b = dy.data();
+      q.ldb = n;
+      q.beta = g.accumulate ? 1.0F : 0.0F;
+      q.c = g.tensor.data();
+      q.ldc = n;
+      be.op->gemm(be.exec, q);
+    });
+  });
+}
+
+Var repeat(Context& ctx, const Var& x, int64_t times) {
+  Backend& be = ctx.backend;
+  expect_rank("repeat", "input", 1, x.shape());
+  if (times < 1) fail("[repeat] the number of copies must be at least 1, got {}", times);
+  const int64_t width = x.shape()[0];
+  Tensor y = be.empty({times * width});
+  for (int64_t i = 0; i < times; ++i) {
+    be.op->copy(be.exec, width, x.value.data(), y.data() + i * width);
+  }
+  if (!recording(ctx, x)) return {y};
+  return ctx.tape->record(
+      std::move(y), [&be, x = node_of(x), times, width](Tape& tape, const Tensor& dy) {
+        const GradientSlot g = tape.slot(x);
+        be.op->sum_rows(be.exec, times, width, dy.data(), g.tensor.data(), g.accumulate);
+      });
+}
+
 Var add_position(Context& ctx, const Var& x, const Var& position, float scale) {
   Backend& be = ctx.backend;
   expect_rank("add_position", "input", 3, x.shape());
@@ -178,21 +250,28 @@ Var reshape(Context& ctx, const Var& x, Shape shape) {
                           [x = node_of(x)](Tape& tape, const Tensor& dy) { tape.give(x, dy); });
 }
 
-Var mask_positions(Context& ctx, const Var& x, const Tensor& lengths) {
+Var mask_positions(Context& ctx, const Var& x, const Tensor& lengths, const Var& bias) {
   Backend& be = ctx.backend;
   expect_rank("mask_positions", "input", 3, x.shape());
   const Shape shape = x.shape();
   expect_shape("mask_positions", "lengths", {shape[0]}, lengths.shape());
-  const auto run = [&be, shape, lengths](const Tensor& from, const Tensor& to, bool accumulate) {
+  const bool biased = bias.value.defined();
+  if (biased) expect_shape("mask_positions", "bias", {shape[2]}, bias.shape());
+  const auto run = [&be, shape, lengths](const Tensor& from, const float* add, const Tensor& to,
+                                         bool accumulate) {
     be.op->mask_positions(be.exec, shape[0], shape[1], shape[2], lengths.data<int32_t>(),
-                          from.data(), to.data(), accumulate);
+                          from.data(), add, to.data(), accumulate);
   };
   Tensor y = be.empty(shape);
-  run(x.value, y, false);
-  if (!recording(ctx, x)) return {y};
-  return ctx.tape->record(std::move(y), [run, x = node_of(x)](Tape& tape, const Tensor& dy) {
-    const GradientSlot g = tape.slot(x);
-    run(dy, g.tensor, g.accumulate);
+  run(x.value, biased ? bias.value.data() : nullptr, y, false);
+  if (!recording(ctx, x, bias)) return {y};
+  return ctx.tape->record(std::move(y), [&be, run, x = node_of(x), bias = node_of(bias), shape](
+                                            Tape& tape, const Tensor& dy) {
+    with_slot(tape, bias, [&](const GradientSlot& g) {
+      be.op->sum_rows(be.exec, shape[0] * shape[1], shape[2], dy.data(), g.tensor.data(),
+                      g.accumulate);
+    });
+    with_slot(tape, x, [&](const GradientSlot& g) { run(dy, nullptr, g.tensor, g.accumulate); });
   });
 }
 

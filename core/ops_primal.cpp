@@ -171,202 +171,139 @@ Var data_projection(Context& ctx, const Var& rows, const Var& projection) {
   });
 }
 
-Var project_scores(Context& ctx, const Var& g, const Var& projection) {
+Var project_scores(Context& ctx, const std::vector<Projected>& sides) {
   Backend& be = ctx.backend;
-  expect_rank("project_scores", "input", 3, g.shape());
-  const bool shared = projection.shape().rank() == 3;
-  const int64_t batch = g.shape()[0];
-  const int64_t length = g.shape()[1];
-  const int64_t width = g.shape()[2];
-  const int64_t heads = projection.shape()[shared ? 0 : 1];
-  const int64_t rank = projection.shape()[-1];
+  if (sides.empty()) fail("[project_scores] got nothing to project");
+  const Shape input = sides[0].g.shape();
+  const Shape by = sides[0].projection.shape();
+  expect_rank("project_scores", "input", 3, input);
+  const bool shared = by.rank() == 3;
+  const int64_t batch = input[0];
+  const int64_t length = input[1];
+  const int64_t width = input[2];
+  const int64_t heads = by[shared ? 0 : 1];
+  const int64_t rank = by[-1];
   if (heads < 1 || width % heads != 0) {
     fail("[project_scores] width {} cannot be split into {} heads", width, heads);
   }
   const int64_t head_width = width / heads;
-  expect_shape("project_scores", "projection",
-               shared ? Shape{heads, head_width, rank} : Shape{batch, heads, head_width, rank},
-               projection.shape());
+  for (const Projected& side : sides) {
+    expect_shape("project_scores", "input", input, side.g.shape());
+    expect_shape("project_scores", "projection",
+                 shared ? Shape{heads, head_width, rank} : Shape{batch, heads, head_width, rank},
+                 side.projection.shape());
+  }
   const int64_t item = head_width * rank;
   const int64_t w_outer = shared ? 0 : heads * item;
   const int64_t sample = length * width;
-  const int64_t scores = length * rank;
-  Tensor e = be.empty({batch, heads, length, rank});
-  GemmArgs p;  // e (N, s) = g (N, d) W (d, s)
-  p.m = length;
-  p.n = rank;
-  p.k = head_width;
-  p.a = g.value.data();
-  p.lda = width;
-  p.b = projection.value.data();
-  p.ldb = rank;
-  p.c = e.data();
-  p.ldc = rank;
-  be.op->gemm_batched(be.exec, p,
-                      {batch, heads, sample, head_width, w_outer, item, heads * scores, scores});
-  if (!recording(ctx, g, projection)) return {e};
-  return ctx.tape->record(std::move(e), [&be, g, projection, batch, length, width, heads, rank,
-                                         head_width, item, w_outer, sample, scores,
-                                         shared](Tape& tape, const Tensor& de) {
-    with_slot(tape, g, [&](const GradientSlot& slot) {  // dg (N, d) = de W^T
-      GemmArgs q;
-      q.trans_b = true;
-      q.m = length;
-      q.n = head_width;
-      q.k = rank;
-      q.a = de.data();
-      q.lda = rank;
-      q.b = projection.value.data();
-      q.ldb = rank;
-      q.beta = slot.accumulate ? 1.0F : 0.0F;
-      q.c = slot.tensor.data();
-      q.ldc = width;
-      be.op->gemm_batched(
-          be.exec, q, {batch, heads, heads * scores, scores, w_outer, item, sample, head_width});
-    });
-    with_slot(tape, projection, [&](const GradientSlot& slot) {  // dW (d, s) = g^T de
-      GemmArgs q;
-      q.trans_a = true;
-      q.m = head_width;
-      q.n = rank;
-      q.k = length;
-      q.lda = width;
-      q.ldb = rank;
-      q.ldc = rank;
-      q.c = slot.tensor.data();
-      // A shared projection sums over samples one by one, in order.
-      const int64_t steps = shared ? batch : 1;
-      if (steps == 0 && !slot.accumulate) {
-        be.op->fill(be.exec, slot.tensor.count(), 0.0F, slot.tensor.data());
-      }
-      for (int64_t b = 0; b < steps; ++b) {
-        q.a = g.value.data() + b * sample;
-        q.b = de.data() + b * heads * scores;
-        q.beta = b > 0 || slot.accumulate ? 1.0F : 0.0F;
-        be.op->gemm_batched(be.exec, q,
-                            {shared ? 1 : batch, heads, sample, head_width, heads * scores, scores,
-                             heads * item, item});
-      }
-    });
-  });
-}
-
-Var mix_scores(Context& ctx, const Var& e, const Var* r, const Var& mix, const Var& bias) {
-  Backend& be = ctx.backend;
-  expect_rank("mix_scores", "scores", 4, e.shape());
-  const Shape shape = e.shape();
-  const int64_t batch = shape[0];
-  const int64_t heads = shape[1];
-  const int64_t length = shape[2];
-  const int64_t rank = shape[3];
-  const int64_t parts = r != nullptr ? 2 : 1;
-  if (r != nullptr) expect_shape("mix_scores", "left scores", shape, r->shape());
-  expect_rank("mix_scores", "mix", 2, mix.shape());
-  const int64_t head_width = mix.shape()[0];
-  expect_shape("mix_scores", "mix", {head_width, parts * rank}, mix.shape());
-  expect_shape("mix_scores", "bias", {head_width}, bias.shape());
-  const int64_t width = heads * head_width;
-  const int64_t scores = length * rank;
-  const GemmBatch forward{batch, heads, heads * scores, scores, 0, 0, length * width, head_width};
-  Tensor y = be.empty({batch, length, width});
-  GemmArgs p;  // y (N, d) = e C_e^T + c, then += r C_r^T
-  p.trans_b = true;
-  p.m = length;
-  p.n = head_width;
-  p.k = rank;
-  p.a = e.value.data();
-  p.lda = rank;
-  p.b = mix.value.data();
-  p.ldb = parts * rank;
-  p.c = y.data();
-  p.ldc = width;
-  p.bias = bias.value.data();
-  be.op->gemm_batched(be.exec, p, forward);
-  if (r != nullptr) {
-    p.a = r->value.data();
-    p.b = mix.value.data() + rank;
-    p.beta = 1;
-    p.bias = nullptr;
-    be.op->gemm_batched(be.exec, p, forward);
+  const int64_t stride = std::ssize(sides) * rank;  // from one head's scores to the next
+  Tensor scores = be.empty({batch, length, heads, stride});
+  bool needed = false;
+  for (int64_t i = 0; i < std::ssize(sides); ++i) {
+    GemmArgs p;  // e (N, s) = g (N, d) W (d, s)
+    p.m = length;
+    p.n = rank;
+    p.k = head_width;
+    p.a = sides[i].g.value.data();
+    p.lda = width;
+    p.b = sides[i].projection.value.data();
+    p.ldb = rank;
+    p.c = scores.data() + i * rank;
+    p.ldc = heads * stride;
+    be.op->gemm_batched(
+        be.exec, p,
+        {batch, heads, sample, head_width, w_outer, item, length * heads * stride, stride});
+    needed = needed || recording(ctx, sides[i].g, sides[i].projection);
   }
-  const Var left = r != nullptr ? *r : Var();
-  if (!recording(ctx, e, left, mix, bias)) return {y};
-  return ctx.tape->record(std::move(y), [&be, e, left, mix, bias = node_of(bias), batch, heads,
-                                         length, rank, parts, head_width, width,
-                                         scores](Tape& tape, const Tensor& dy) {
-    with_slot(tape, bias, [&](const GradientSlot& g) {
-      be.op->sum_rows(be.exec, batch * length * heads, head_width, dy.data(), g.tensor.data(),
-                      g.accumulate);
-    });
-    const GradientSlot dmix = mix.needs_gradient() ? tape.slot(mix) : GradientSlot{};
-    // C is shared by all samples and heads: each gives its own product, summed in order afterwards.
-    const int64_t items = batch * heads;
-    const int64_t block = head_width * rank;
-    Tensor products = mix.needs_gradient() ? be.empty({items, head_width, parts * rank}) : Tensor();
-    for (int64_t part = 0; part < parts; ++part) {
-      const Var& score = part == 0 ? e : left;
-      with_slot(tape, score, [&](const GradientSlot& g) {  // de (N, s) = dy C_e
-        GemmArgs q;
-        q.m = length;
-        q.n = rank;
-        q.k = head_width;
-        q.a = dy.data();
-        q.lda = width;
-        q.b = mix.value.data() + part * rank;
-        q.ldb = parts * rank;
-        q.beta = g.accumulate ? 1.0F : 0.0F;
-        q.c = g.tensor.data();
-        q.ldc = rank;
-        be.op->gemm_batched(
-            be.exec, q, {batch, heads, length * width, head_width, 0, 0, heads * scores, scores});
+  if (!needed) return {scores};
+  return ctx.tape->record(
+      std::move(scores), [&be, sides, batch, length, width, heads, rank, head_width, item, w_outer,
+                          sample, stride, shared](Tape& tape, const Tensor& dscores) {
+        for (int64_t i = 0; i < std::ssize(sides); ++i) {
+          const Var& g = sides[i].g;
+      const Var& projection = sides[i].projection;
+          const float* de = dscores.data() + i * rank;
+          with_slot(tape, g, [&](const GradientSlot& slot) {  // dg (N, d) = de W^T
+            GemmArgs q;
+            q.trans_b = true;
+            q.m = length;
+            q.n = head_width;
+            q.k = rank;
+            q.a = de;
+            q.lda = heads * stride;
+            q.b = projection.value.data();
+            q.ldb = rank;
+            q.beta = slot.accumulate ? 1.0F : 0.0F;
+            q.c = slot.tensor.data();
+            q.ldc = width;
+            be.op->gemm_batched(
+                be.exec, q,
+                {batch, heads, length * heads * stride, stride, w_outer, item, sample, head_width});
+          });
+          with_slot(tape, projection, [&](const GradientSlot& slot) {  // dW (d, s) = g^T de
+            GemmArgs q;
+            q.trans_a = true;
+            q.m = head_width;
+            q.n = rank;
+            q.k = length;
+            q.lda = width;
+            q.ldb = heads * stride;
+            q.ldc = rank;
+            q.c = slot.tensor.data();
+            // A shared projection sums over samples one by one, in order.
+            const int64_t steps = shared ? batch : 1;
+            if (steps == 0 && !slot.accumulate) {
+              be.op->fill(be.exec, slot.tensor.count(), 0.0F, slot.tensor.data());
+            }
+            for (int64_t b = 0; b < steps; ++b) {
+              q.a = g.value.data() + b * sample;
+              q.b = de + b * length * heads * stride;
+              q.beta = b > 0 || slot.accumulate ? 1.0F : 0.0F;
+              be.op->gemm_batched(be.exec, q,
+                                  {shared ? 1 : batch, heads, sample, head_width,
+                                   length * heads * stride, stride, heads * item, item});
+            }
+          });
+        }
       });
-      if (!mix.needs_gradient()) continue;
-      GemmArgs q;  // dC_e (d, s) = dy^T e
-      q.trans_a = true;
-      q.m = head_width;
-      q.n = rank;
-      q.k = length;
-      q.a = dy.data();
-      q.lda = width;
-      q.b = score.value.data();
-      q.ldb = rank;
-      q.c = products.data() + part * rank;
-      q.ldc = parts * rank;
-      be.op->gemm_batched(be.exec, q,
-                          {batch, heads, length * width, head_width, heads * scores, scores,
-                           heads * parts * block, parts * block});
-    }
-    if (mix.needs_gradient()) {
-      be.op->sum_rows(be.exec, items, parts * block, products.data(), dmix.tensor.data(),
-                      dmix.accumulate);
-    }
-  });
 }
 
-Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const Var& trace_e,
+Var ksvd_loss(Context& ctx, const std::vector<Var>& scores, const Var& lambda, const Var& trace_e,
               const Var& trace_r, const KsvdOptions& options) {
   Backend& be = ctx.backend;
+  if (scores.size() != 1 && scores.size() != 2) {
+    fail("[ksvd_loss] scores must be one value or two, got {}", scores.size());
+  }
+  const bool together = scores.size() == 1;
+  const Var& e = scores.front();
+  const Var& r = scores.back();
   expect_rank("ksvd_loss", "scores", 4, e.shape());
   expect_shape("ksvd_loss", "left scores", e.shape(), r.shape());
   const Shape& shape = e.shape();
-  expect_shape("ksvd_loss", "lambda", {shape[1], shape[3]}, lambda.shape());
+  const int64_t heads = shape[2];
+  if (together && shape[3] % 2 != 0) {
+    fail("[ksvd_loss] right and left scores must be of one rank, got {}", shape.text());
+  }
+  const int64_t rank = together ? shape[3] / 2 : shape[3];
+  expect_shape("ksvd_loss", "lambda", {heads, rank}, lambda.shape());
   expect_shape("ksvd_loss", "left projection", trace_e.shape(), trace_r.shape());
   const bool shared = trace_e.shape().rank() == 3;
   const int64_t rows = trace_e.shape()[-2];
   expect_shape("ksvd_loss", "projection",
-               shared ? Shape{shape[1], rows, shape[3]} : Shape{shape[0], shape[1], rows, shape[3]},
+               shared ? Shape{heads, rows, rank} : Shape{shape[0], heads, rows, rank},
                trace_e.shape());
   const Tensor lengths = options.lengths != nullptr ? *options.lengths : Tensor();
   if (lengths.defined()) expect_shape("ksvd_loss", "lengths", {shape[0]}, lengths.shape());
   if (shape[0] == 0) fail("[ksvd_loss] got no samples: {}", shape.text());
   KsvdArgs args;
   args.batch = shape[0];
-  args.heads = shape[1];
-  args.length = shape[2];
-  args.rank = shape[3];
+  args.length = shape[1];
+  args.heads = heads;
+  args.rank = rank;
   args.per_sample = options.per_sample;
   args.e = e.value.data();
-  args.r = r.value.data();
+  args.r = r.value.data() + (together ? rank : 0);
+  args.stride = shape[3];
   args.lambda = lambda.value.data();
   args.trace_e = trace_e.value.data();
   args.trace_r = trace_r.value.data();
@@ -391,14 +328,22 @@ Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const
     }
   }
   if (!recording(ctx, e, r, lambda, trace_e, trace_r)) return {loss};
-  return ctx.tape->record(std::move(loss), [&be, e, r, lambda, trace_e, trace_r, lengths, args, j](
-                                               Tape& tape, const Tensor& dloss) {
+  return ctx.tape->record(std::move(loss), [&be, e, r, together, lambda, trace_e, trace_r, lengths,
+                                            args, j](Tape& tape, const Tensor& dloss) {
     KsvdGradients g;
-    // Score gradients are written whole and handed over; the parameters' are added to.
-    Tensor de = e.needs_gradient() ? be.empty(e.shape()) : Tensor();
-    Tensor dr = r.needs_gradient() ? be.empty(r.shape()) : Tensor();
-    if (de.defined()) g.de = de.data();
-    if (dr.defined()) g.dr = dr.data();
+    with_slot(tape, e, [&](const GradientSlot& slot) {
+      g.de = slot.tensor.data();
+      g.accumulate_de = slot.accumulate;
+      if (!together) return;
+      g.dr = slot.tensor.data() + args.rank;
+      g.accumulate_dr = slot.accumulate;
+    });
+    if (!together) {
+      with_slot(tape, r, [&](const GradientSlot& slot) {
+        g.dr = slot.tensor.data();
+        g.accumulate_dr = slot.accumulate;
+      });
+    }
     const auto added = [&](const Var& var) -> float* {
       if (!var.needs_gradient()) return nullptr;
       const GradientSlot slot = tape.slot(var);
@@ -411,8 +356,6 @@ Var ksvd_loss(Context& ctx, const Var& e, const Var& r, const Var& lambda, const
     g.dtrace_e = added(trace_e);
     g.dtrace_r = added(trace_r);
     be.op->ksvd_backward(be.exec, args, j.data(), dloss.data(), g);
-    if (de.defined()) tape.give(e, de);
-    if (dr.defined()) tape.give(r, dr);
   });
 }
 

@@ -98,8 +98,9 @@ struct KsvdArgs {
   int64_t length = 0;
   int64_t rank = 0;
   bool per_sample = true;
-  const float* e = nullptr;       ///< (batch, heads, length, rank)
-  const float* r = nullptr;       ///< the same
+  const float* e = nullptr;  ///< (batch, length, heads, rank), `stride` from one head to the next
+  const float* r = nullptr;  ///< the same
+  int64_t stride = 0;        ///< rank, or 2 rank where a head's e and r lie side by side
   const float* lambda = nullptr;  ///< (heads, rank)
   const float* trace_e =
       nullptr;  ///< (trace_batch, heads, trace_rows, rank): the projections the trace is of
@@ -110,11 +111,13 @@ struct KsvdArgs {
       nullptr;  ///< (batch): moments over real positions only; null: all positions
 };
 
-/// Where the gradients go; a null pointer wants none. de, dr are overwritten, the others are added
-/// to.
+/// Where the gradients go; a null pointer wants none. de, dr lie as e, r do and are added to with
+/// `accumulate`, else overwritten; the others are always added to.
 struct KsvdGradients {
   float* de = nullptr;
   float* dr = nullptr;
+  bool accumulate_de = false;
+  bool accumulate_dr = false;
   float* dlambda = nullptr;
   float* dtrace_e = nullptr;
   float* dtrace_r = nullptr;

@@ -15,8 +15,11 @@ class Linear {
 
   /// x (..., in) -> (..., out).
   Var forward(Context& ctx, const Var& x) const {
-    return ops::linear(ctx, x, ctx.use(weight_), ctx.use(bias_));
+    return ops::linear(ctx, x, weight(ctx), bias(ctx));
   }
+
+  Var weight(Context& ctx) const { return ctx.use(weight_); }
+  Var bias(Context& ctx) const { return ctx.use(bias_); }
 
  private:
   Parameter weight_;

@@ -292,10 +292,12 @@ struct KsvdShape {
   bool shared_trace = true;
   bool per_sample = true;
   std::vector<int32_t> lengths = {};  ///< empty: all positions
+  bool together = true;               ///< a head's e and r side by side, else two arrays
 };
 
-/// The loss by its definition: every mean and trace is summed element by element.
-inline double ksvd_loss(const Values& e, const Values& r, const Values& lambda,
+/// The loss by its definition: every mean and trace is summed element by element. `scores` is one
+/// array or two, as the shape says.
+inline double ksvd_loss(const std::vector<Values>& scores, const Values& lambda,
                         const Values& trace_e, const Values& trace_r, const KsvdShape& k) {
   const auto trace_of = [&](int64_t b) {
     double trace = 0;
@@ -320,9 +322,11 @@ inline double ksvd_loss(const Values& e, const Values& r, const Values& lambda,
     for (int64_t h = 0; h < k.heads; ++h) {
       for (int64_t t = 0; t < real; ++t) {
         for (int64_t s = 0; s < k.rank; ++s) {
-          const int64_t at = ((b * k.heads + h) * k.length + t) * k.rank + s;
+          const int64_t row = (b * k.length + t) * k.heads + h;
+          const int64_t at = row * (k.together ? 2 : 1) * k.rank + s;
           const double l = lambda[h * k.rank + s];
-          squares += std::pow(e[at] * l, 2) + std::pow(r[at] * l, 2);
+          squares += std::pow(scores.front()[at] * l, 2) +
+                     std::pow(scores.back()[at + (k.together ? k.rank : 0)] * l, 2);
         }
       }
     }
@@ -393,6 +397,32 @@ inline OpCase linear(Shape x, int64_t out, bool with_bias) {
   };
   c.reference = [=](const std::vector<Values>& v) {
     return reference::linear(v[0], v[1], v.size() > 2 ? v[2] : Values(), x.count() / in, in, out);
+  };
+  return c;
+}
+
+inline OpCase matmul(int64_t m, int64_t k, int64_t n) {
+  OpCase c = make("matmul: " + text({m, k}) + " by " + text({k, n}), {{m, k}, {k, n}});
+  c.op = [](Context& ctx, const OpOperands& o) {
+    return ops::matmul(ctx, o.inputs[0], o.inputs[1]);
+  };
+  c.reference = [=](const std::vector<Values>& v) {
+    Values y(m * n, 0.0);
+    for (int64_t at = 0; at < m * n; ++at) {
+      for (int64_t i = 0; i < k; ++i) y[at] += v[0][at / n * k + i] * v[1][i * n + at % n];
+    }
+    return y;
+  };
+  return c;
+}
+
+inline OpCase repeat(int64_t width, int64_t times) {
+  OpCase c = make("repeat: " + text({width}) + " by " + std::to_string(times), {{width}});
+  c.op = [=](Context& ctx, const OpOperands& o) { return ops::repeat(ctx, o.inputs[0], times); };
+  c.reference = [=](const std::vector<Values>& v) {
+    Values y;
+    for (int64_t i = 0; i < times; ++i) y.insert(y.end(), v[0].begin(), v[0].end());
+    return y;
   };
   return c;
 }
@@ -488,16 +518,18 @@ inline OpCase reshape(Shape from, Shape to) {
   return c;
 }
 
-inline OpCase mask_positions(Shape x, std::vector<int32_t> lengths) {
-  OpCase c = make("mask_positions: " + text(x), {x});
+inline OpCase mask_positions(Shape x, std::vector<int32_t> lengths, bool with_bias) {
+  OpCase c = with_bias ? make("mask_positions: " + text(x) + " with bias", {x, {x[2]}})
+                       : make("mask_positions: " + text(x), {x});
   c.integers = {lengths};
-  c.op = [](Context& ctx, const OpOperands& o) {
-    return ops::mask_positions(ctx, o.inputs[0], o.integers[0]);
+  c.op = [=](Context& ctx, const OpOperands& o) {
+    return ops::mask_positions(ctx, o.inputs[0], o.integers[0], with_bias ? o.inputs[1] : Var());
   };
   c.reference = [=](const std::vector<Values>& v) {
     Values y = v[0];
     for (int64_t i = 0; i < std::ssize(y); ++i) {
       if (i / x[2] % x[1] >= lengths[i / (x[1] * x[2])]) y[i] = 0;
+      if (with_bias) y[i] += v[1][i % x[2]];
     }
     return y;
   };
@@ -687,27 +719,33 @@ inline OpCase data_projection(int64_t batch, int64_t m, int64_t heads, int64_t h
 }
 
 inline OpCase project_scores(int64_t batch, int64_t length, int64_t heads, int64_t head_width,
-                             int64_t rank, bool shared) {
+                             int64_t rank, bool shared, int64_t sides) {
   const Shape g{batch, length, heads * head_width};
   const Shape projection =
       shared ? Shape{heads, head_width, rank} : Shape{batch, heads, head_width, rank};
-  OpCase c = make("project_scores: " + text(g) + " by " + text(projection), {g, projection});
+  std::vector<Shape> shapes;
+  for (int64_t i = 0; i < sides; ++i) shapes.insert(shapes.end(), {g, projection});
+  OpCase c = make(
+      "project_scores: " + text(g) + " by " + text(projection) + (sides > 1 ? ", both sides" : ""),
+      shapes);
   c.op = [](Context& ctx, const OpOperands& o) {
-    return ops::project_scores(ctx, o.inputs[0], o.inputs[1]);
+    std::vector<ops::Projected> all;
+    for (size_t i = 0; i < o.inputs.size(); i += 2) {
+      all.push_back({o.inputs[i], o.inputs[i + 1]});
+    }
+    return ops::project_scores(ctx, all);
   };
   c.reference = [=](const std::vector<Values>& v) {
-    Values e(batch * heads * length * rank, 0.0);
-    for (int64_t b = 0; b < batch; ++b) {
-      for (int64_t h = 0; h < heads; ++h) {
-        for (int64_t t = 0; t < length; ++t) {
-          for (int64_t s = 0; s < rank; ++s) {
-            for (int64_t d = 0; d < head_width; ++d) {
-              e[((b * heads + h) * length + t) * rank + s] +=
-                  v[0][(b * length + t) * heads * head_width + h * head_width + d] *
-                  v[1][(((shared ? 0 : b) * heads + h) * head_width + d) * rank + s];
-            }
-          }
-        }
+    Values e(batch * length * heads * sides * rank, 0.0);
+    for (int64_t at = 0; at < std::ssize(e); ++at) {
+      const int64_t s = at % rank;
+      const int64_t side = at / rank % sides;
+      const int64_t h = at / (rank * sides) % heads;
+      const int64_t row = at / (rank * sides * heads);
+      const int64_t b = shared ? 0 : row / length;
+      for (int64_t d = 0; d < head_width; ++d) {
+        e[at] += v[2 * side][(row * heads + h) * head_width + d] *
+                 v[2 * side + 1][((b * heads + h) * head_width + d) * rank + s];
       }
     }
     return e;
@@ -715,56 +753,24 @@ inline OpCase project_scores(int64_t batch, int64_t length, int64_t heads, int64
   return c;
 }
 
-inline OpCase mix_scores(int64_t batch, int64_t heads, int64_t length, int64_t rank,
-                         int64_t head_width, bool both) {
-  const Shape scores{batch, heads, length, rank};
-  const int64_t inputs = (both ? 2 : 1) * rank;
-  std::vector<Shape> shapes{scores, {head_width, inputs}, {head_width}};
-  if (both) shapes.push_back(scores);
-  OpCase c = make("mix_scores: " + text(scores) + " to " + std::to_string(head_width) +
-                      (both ? "" : " without left scores"),
-                  shapes);
-  c.op = [](Context& ctx, const OpOperands& o) {
-    return ops::mix_scores(ctx, o.inputs[0], o.inputs.size() > 3 ? &o.inputs[3] : nullptr,
-                           o.inputs[1], o.inputs[2]);
-  };
-  c.reference = [=](const std::vector<Values>& v) {
-    Values y(batch * length * heads * head_width);
-    for (int64_t b = 0; b < batch; ++b) {
-      for (int64_t h = 0; h < heads; ++h) {
-        for (int64_t t = 0; t < length; ++t) {
-          for (int64_t d = 0; d < head_width; ++d) {
-            double sum = v[2][d];
-            for (int64_t s = 0; s < rank; ++s) {
-              const int64_t at = ((b * heads + h) * length + t) * rank + s;
-              sum += v[0][at] * v[1][d * inputs + s];
-              if (both) sum += v[3][at] * v[1][d * inputs + rank + s];
-            }
-            y[(b * length + t) * heads * head_width + h * head_width + d] = sum;
-          }
-        }
-      }
-    }
-    return y;
-  };
-  return c;
-}
-
 inline OpCase ksvd_loss(reference::KsvdShape k) {
-  const Shape scores{k.batch, k.heads, k.length, k.rank};
+  const Shape scores{k.batch, k.length, k.heads, (k.together ? 2 : 1) * k.rank};
   const Shape trace = k.shared_trace ? Shape{k.heads, k.trace_rows, k.rank}
                                      : Shape{k.batch, k.heads, k.trace_rows, k.rank};
+  std::vector<Shape> shapes{{k.heads, k.rank}, trace, trace, scores};
+  if (!k.together) shapes.push_back(scores);
   OpCase c = make(std::string("ksvd_loss: ") + text(scores) +
                       (k.per_sample ? " per sample" : " per batch") + " trace " + text(trace) +
                       (k.lengths.empty() ? "" : " lengths"),
-                  {scores, scores, {k.heads, k.rank}, trace, trace});
+                  shapes);
   if (!k.lengths.empty()) c.integers = {k.lengths};
   c.op = [=](Context& ctx, const OpOperands& o) {
-    return ops::ksvd_loss(ctx, o.inputs[0], o.inputs[1], o.inputs[2], o.inputs[3], o.inputs[4],
+    return ops::ksvd_loss(ctx, {o.inputs.begin() + 3, o.inputs.end()}, o.inputs[0], o.inputs[1],
+                          o.inputs[2],
                           {k.per_sample, k.lengths.empty() ? nullptr : &o.integers[0]});
   };
   c.reference = [=](const std::vector<Values>& v) {
-    return Values{reference::ksvd_loss(v[0], v[1], v[2], v[3], v[4], k)};
+    return Values{reference::ksvd_loss({v.begin() + 3, v.end()}, v[0], v[1], v[2], k)};
   };
   return c;
 }
@@ -858,6 +864,15 @@ inline std::vector<OpCase> op_cases() {
   add(linear({1031, 3}, 2, true));
   add(linear({0, 4}, 3, true));
 
+  add(matmul(1, 1, 1));
+  add(matmul(7, 13, 5));
+  add(matmul(131, 67, 129));
+  add(matmul(0, 3, 2));
+
+  add(repeat(1, 1));
+  add(repeat(67, 5));
+  add(repeat(3, 131));
+
   add(add_position({1, 1, 1}, 1, 1));
   add(add_position({3, 7, 5}, 11, 22.6));
   add(add_position({2, 131, 67}, 131, 0.5));
@@ -897,10 +912,12 @@ inline std::vector<OpCase> op_cases() {
   add(reshape({7}, {7, 1}));
   add(reshape({0, 3}, {3, 0, 2}));
 
-  add(mask_positions({1, 1, 1}, {1}));
-  add(mask_positions({4, 7, 5}, {0, 1, 6, 7}));
-  add(mask_positions({2, 131, 67}, {130, 17}));
-  add(mask_positions({0, 3, 2}, {}));
+  for (const bool with_bias : {false, true}) {
+    add(mask_positions({1, 1, 1}, {1}, with_bias));
+    add(mask_positions({4, 7, 5}, {0, 1, 6, 7}, with_bias));
+    add(mask_positions({2, 131, 67}, {130, 17}, with_bias));
+    add(mask_positions({0, 3, 2}, {}, with_bias));
+  }
 
   for (const bool own : {false, true}) {
     add(mean_positions({1, 1, 1}, {}, own));
@@ -969,26 +986,22 @@ inline std::vector<OpCase> op_cases() {
   add(data_projection(0, 3, 2, 4, 2));
 
   for (const bool shared : {false, true}) {
-    add(project_scores(1, 1, 1, 1, 1, shared));
-    add(project_scores(3, 7, 2, 5, 3, shared));
-    add(project_scores(2, 131, 3, 17, 19, shared));
-    add(project_scores(0, 3, 2, 4, 2, shared));
-  }
-
-  for (const bool both : {false, true}) {
-    add(mix_scores(1, 1, 1, 1, 1, both));
-    add(mix_scores(3, 2, 7, 5, 3, both));
-    add(mix_scores(2, 3, 131, 19, 17, both));
-    add(mix_scores(67, 1, 1, 3, 2, both));
-    add(mix_scores(0, 2, 3, 4, 2, both));
+    for (const int64_t sides : {1, 2}) {
+      add(project_scores(1, 1, 1, 1, 1, shared, sides));
+      add(project_scores(3, 7, 2, 5, 3, shared, sides));
+      add(project_scores(2, 131, 3, 17, 19, shared, sides));
+      add(project_scores(0, 3, 2, 4, 2, shared, sides));
+    }
   }
 
   for (const bool per_sample : {false, true}) {
     for (const bool shared : {false, true}) {
-      add(ksvd_loss({1, 1, 1, 1, 1, shared, per_sample, {}}));
-      add(ksvd_loss({3, 2, 7, 5, 4, shared, per_sample, {}}));
-      add(ksvd_loss({3, 2, 7, 5, 4, shared, per_sample, {1, 7, 4}}));
-      add(ksvd_loss({2, 3, 131, 17, 67, shared, per_sample, {}}));
+      for (const bool together : {false, true}) {
+        add(ksvd_loss({1, 1, 1, 1, 1, shared, per_sample, {}, together}));
+        add(ksvd_loss({3, 2, 7, 5, 4, shared, per_sample, {}, together}));
+        add(ksvd_loss({3, 2, 7, 5, 4, shared, per_sample, {1, 7, 4}, together}));
+        add(ksvd_loss({2, 3, 131, 17, 67, shared, per_sample, {}, together}));
+      }
     }
   }
 

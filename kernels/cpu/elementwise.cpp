@@ -168,18 +168,15 @@ void add_dropout(const Exec& exec, int64_t n, Dropout d, const float* x, const f
 }
 
 void mask_positions(const Exec& exec, int64_t batch, int64_t length, int64_t width,
-                    const int32_t* lengths, const float* x, float* out, bool accumulate) {
+                    const int32_t* lengths, const float* x, const float* bias, float* out,
+                    bool accumulate) {
   parallel_for(exec, batch * length, [=](int64_t row) {
     const bool real = row % length < lengths[row / length];
     const float* xs = x + row * width;
     float* outs = out + row * width;
-    if (real && accumulate) {
-      for (int64_t i = 0; i < width; ++i) outs[i] += xs[i];
-    } else if (real) {
-      std::copy_n(xs, width, outs);
-    } else if (!accumulate) {
-      std::fill_n(outs, width, 0.0F);
-    }
+    if (!accumulate) std::fill_n(outs, width, 0.0F);
+    for (int64_t i = 0; real && i < width; ++i) outs[i] += xs[i];
+    for (int64_t i = 0; bias != nullptr && i < width; ++i) outs[i] += bias[i];
   });
 }
 

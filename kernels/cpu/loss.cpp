@@ -7,6 +7,11 @@
 namespace primal::cpu {
 namespace {
 
+/// Where the scores of position t begin; `item` counts the heads of all samples.
+int64_t score_row(const KsvdArgs& a, int64_t item, int64_t t) {
+  return ((item / a.heads * a.length + t) * a.heads + item % a.heads) * a.stride;
+}
+
 /// Sums over positions of squared scores, per sample, head and component: (batch, heads, rank).
 std::vector<double> second_moments(const Exec& exec, const KsvdArgs& a, const float* score) {
   std::vector<double> sums(static_cast<size_t>(a.batch * a.heads * a.rank), 0.0);
@@ -14,7 +19,7 @@ std::vector<double> second_moments(const Exec& exec, const KsvdArgs& a, const fl
     const int64_t real = a.lengths != nullptr ? a.lengths[item / a.heads] : a.length;
     double* sum = sums.data() + item * a.rank;
     for (int64_t t = 0; t < real; ++t) {
-      const float* row = score + (item * a.length + t) * a.rank;
+      const float* row = score + score_row(a, item, t);
       for (int64_t i = 0; i < a.rank; ++i) sum[i] += static_cast<double>(row[i]) * row[i];
     }
   });
@@ -89,23 +94,25 @@ void ksvd_backward(const Exec& exec, const KsvdArgs& a, const float* j, const fl
   for (int64_t b = 0; b < a.batch; ++b) {
     weight[b] = 2.0 * j[b] * *dloss / (a.per_sample ? static_cast<double>(a.batch) : 1.0);
   }
-  const std::pair<const float*, float*> scores[] = {{a.e, g.de}, {a.r, g.dr}};
-  for (const auto& [score, gradient] : scores) {
-    if (gradient == nullptr) continue;
-    parallel_for(exec, a.batch * a.heads, [&, score = score, gradient = gradient](int64_t item) {
+  const auto score_gradient = [&](const float* score, float* gradient, bool accumulate) {
+    if (gradient == nullptr) return;
+    parallel_for(exec, a.batch * a.heads, [&](int64_t item) {
       const int64_t b = item / a.heads;
       const int64_t real = a.lengths != nullptr ? a.lengths[b] : a.length;
       const auto factor = static_cast<float>(weight[b] * moment_weight(a, b));
       const float* lambda = a.lambda + item % a.heads * a.rank;
-      for (int64_t t = 0; t < a.length; ++t) {
-        const float* row = score + (item * a.length + t) * a.rank;
-        float* out = gradient + (item * a.length + t) * a.rank;
+      for (int64_t t = 0; t < (accumulate ? real : a.length); ++t) {
+        const float* row = score + score_row(a, item, t);
+        float* out = gradient + score_row(a, item, t);
         for (int64_t i = 0; i < a.rank; ++i) {
-          out[i] = t < real ? factor * lambda[i] * lambda[i] * row[i] : 0.0F;
+          const float slope = t < real ? factor * lambda[i] * lambda[i] * row[i] : 0.0F;
+          out[i] = accumulate ? out[i] + slope : slope;
         }
       }
     });
-  }
+  };
+  score_gradient(a.e, g.de, g.accumulate_de);
+  score_gradient(a.r, g.dr, g.accumulate_dr);
   if (g.dlambda != nullptr) {
     const std::vector<double> moments_e = second_moments(exec, a, a.e);
     const std::vector<double> moments_r = second_moments(exec, a, a.r);

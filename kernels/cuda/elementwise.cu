@@ -82,12 +82,14 @@ struct ActivateBackward {
 struct MaskPositions {
   int64_t length, width;
   const int32_t* lengths;
-  const float* x;  // (batch, length, width)
+  const float* x;     // (batch, length, width)
+  const float* bias;  // (width) or null
   float* out;
   bool accumulate;
   __device__ void operator()(int64_t i) const {
     const int64_t row = i / width;
-    put(out + i, row % length < lengths[row / length] ? x[i] : 0.0F, accumulate);
+    const float kept = row % length < lengths[row / length] ? x[i] : 0.0F;
+    put(out + i, bias != nullptr ? kept + bias[i % width] : kept, accumulate);
   }
 };
 
@@ -162,8 +164,10 @@ void add_dropout(const Exec& exec, int64_t n, Dropout d, const float* x, const f
 }
 
 void mask_positions(const Exec& exec, int64_t batch, int64_t length, int64_t width,
-                    const int32_t* lengths, const float* x, float* out, bool accumulate) {
-  each(exec, batch * length * width, MaskPositions{length, width, lengths, x, out, accumulate});
+                    const int32_t* lengths, const float* x, const float* bias, float* out,
+                    bool accumulate) {
+  each(exec, batch * length * width,
+       MaskPositions{length, width, lengths, x, bias, out, accumulate});
 }
 
 void adam(const Exec& exec, int64_t n, const AdamStep& step, const float* factor,

@@ -47,7 +47,8 @@ __global__ void moments_kernel(KsvdArgs a, double* moments) {
   if (s < a.rank) {
     const int64_t real = real_positions(a, head / a.heads);
     for (int64_t t = part; t < real; t += kWarps) {
-      const int64_t at = (head * a.length + t) * a.rank + s;
+      const int64_t at =
+          ((head / a.heads * a.length + t) * a.heads + head % a.heads) * a.stride + s;
       sum += static_cast<double>(a.e[at]) * a.e[at] + static_cast<double>(a.r[at]) * a.r[at];
     }
   }
@@ -113,18 +114,21 @@ struct ScoreFactors {
   }
 };
 
-/// de = factor lambda^2 e at real positions, 0 at the others; dr likewise.
+/// de (+)= factor lambda^2 e at real positions, 0 at the others; dr likewise.
 struct ScoreGradient {
   KsvdArgs a;
   const float* factors;
   const float* score;
   float* gradient;
+  bool accumulate;
   __device__ void operator()(int64_t i) const {
-    const int64_t row = i / a.rank;
-    const int64_t head = row / a.length;
-    const float lambda = a.lambda[head % a.heads * a.rank + i % a.rank];
-    const bool real = row % a.length < real_positions(a, head / a.heads);
-    gradient[i] = real ? factors[head / a.heads] * lambda * lambda * score[i] : 0.0F;
+    const int64_t row = i / a.rank;  // a head of a position
+    const int64_t position = row / a.heads;
+    const int64_t b = position / a.length;
+    const int64_t at = row * a.stride + i % a.rank;
+    const float lambda = a.lambda[row % a.heads * a.rank + i % a.rank];
+    const bool real = position % a.length < real_positions(a, b);
+    put(gradient + at, real ? factors[b] * lambda * lambda * score[at] : 0.0F, accumulate);
   }
 };
 
@@ -249,8 +253,10 @@ void ksvd_backward(const Exec& exec, const KsvdArgs& a, const float* j, const fl
   const Scratch<float> factors(exec, a.batch);
   each(exec, a.batch, ScoreFactors{a, j, dloss, factors.data()});
   const int64_t scores = a.batch * a.heads * a.length * a.rank;
-  if (g.de != nullptr) each(exec, scores, ScoreGradient{a, factors.data(), a.e, g.de});
-  if (g.dr != nullptr) each(exec, scores, ScoreGradient{a, factors.data(), a.r, g.dr});
+  if (g.de != nullptr)
+    each(exec, scores, ScoreGradient{a, factors.data(), a.e, g.de, g.accumulate_de});
+  if (g.dr != nullptr)
+    each(exec, scores, ScoreGradient{a, factors.data(), a.r, g.dr, g.accumulate_dr});
   if (g.dlambda != nullptr) {
     const Scratch<double> moments(exec, a.batch * a.heads * a.rank);
     launch_moments(exec, a, moments.data());

@@ -7,13 +7,15 @@
 // Primal-Attention (Chen et al., "Primal-Attention: Self-attention through Asymmetric Kernel SVD in
 // Primal Representation", NeurIPS 2023). With g(z) = z / ||z|| per head,
 //
-//   e = g(q) W_e,  r = g(k) W_r      scores of the right and left singular vectors, (B, H, N, s)
-//   y = [e ; r] C^T + c              one map shared by all heads, then the output projection
+//   e = g(q) W_e,  r = g(k) W_r      scores of the right and left singular vectors, (B, N, H, s)
+//   y = [e ; r] C^T + c              one map shared by all heads, then the output projection O
 //
-// and no value projection and no N x N matrix. W_e and W_r depend on the data through m evenly
-// spaced rows f(X) of the layer's input, W = f(X)^T P; or are the learned P themselves, with q and
-// k replaced by their running means, which makes the layer causal. The KSVD objective is zero at a
-// stationary point of the kernel SVD (KKT), so that J^2 goes to the auxiliary losses.
+// and no value projection and no N x N matrix. The two maps are one: y O^T + b is computed as
+// [e ; r] (O C)^T + (O c + b), with O C and O c by heads, so that y is neither computed nor kept.
+// W_e and W_r depend on the data through m evenly spaced rows f(X) of the layer's input, W = f(X)^T
+// P; or are the learned P themselves, with q and k replaced by their running means, which makes the
+// layer causal. The KSVD objective is zero at a stationary point of the kernel SVD (KKT), so that
+// J^2 goes to the auxiliary losses.
 
 namespace primal {
 namespace {
@@ -64,21 +66,40 @@ class PrimalAttention : public Attention {
       w_e = ops::data_projection(ctx, rows, p_e);
       w_r = ops::data_projection(ctx, rows, p_r);
     }
-    const Var e = ops::project_scores(ctx, features(ctx, query_, x), w_e);
-    const Var r = ops::project_scores(ctx, features(ctx, key_, x), w_r);
+    const ops::Projected right{features(ctx, query_, x), w_e};
+    const ops::Projected left{features(ctx, key_, x), w_r};
+    // With the right scores alone the output takes e only; r still has its part in the KSVD loss.
+    const std::vector<Var> scores =
+        options_.scores == Scores::both
+            ? std::vector{ops::project_scores(ctx, {right, left})}
+            : std::vector{ops::project_scores(ctx, {right}), ops::project_scores(ctx, {left})};
     const bool parameter_trace = ksvd_.trace == KsvdConfig::Trace::parameter;
-    ctx.aux.add("ksvd", ops::ksvd_loss(ctx, e, r, ctx.use(lambda_), parameter_trace ? p_e : w_e,
+    ctx.aux.add("ksvd", ops::ksvd_loss(ctx, scores, ctx.use(lambda_), parameter_trace ? p_e : w_e,
                                        parameter_trace ? p_r : w_r,
                                        {ksvd_.mean == KsvdConfig::Mean::sample,
                                         sequence.mask_only ? nullptr : sequence.lengths_tensor}));
-    // With the right scores alone the output takes e only; r still has its part in the KSVD loss.
-    Var y = ops::mix_scores(ctx, e, options_.scores == Scores::both ? &r : nullptr,
-                            ctx.use(mix_weight_), ctx.use(mix_bias_));
-    if (sequence.mask_only) y = ops::mask_positions(ctx, y, *sequence.lengths_tensor);
-    return output_.forward(ctx, y);
+    return output(ctx, scores.front(), sequence);
   }
 
  private:
+  /// Mix and output projection in one: scores (B, N, H, inputs) -> (B, N, D).
+  Var output(Context& ctx, const Var& scores, const Sequence& sequence) const {
+    const Shape& shape = scores.shape();
+    const Var weight = output_.weight(ctx);
+    const int64_t dim = weight.shape()[0];
+    const Var mix = ctx.use(mix_weight_);
+    const Var by_head = ops::reshape(ctx, weight, {dim * heads_, dim / heads_});
+    const Var folded = ops::reshape(ctx, ops::matmul(ctx, by_head, mix), {dim, heads_ * shape[3]});
+    const Var mix_bias = ops::reshape(ctx, ops::repeat(ctx, ctx.use(mix_bias_), heads_), {1, dim});
+    const auto mapped = [&](const Var& bias) {
+      return ops::linear(ctx, ops::reshape(ctx, scores, {shape[0], shape[1], heads_ * shape[3]}),
+                         folded,
+                         ops::reshape(ctx, ops::linear(ctx, mix_bias, weight, bias), {dim}));
+    };
+    if (!sequence.mask_only) return mapped(output_.bias(ctx));
+    return ops::mask_positions(ctx, mapped({}), *sequence.lengths_tensor, output_.bias(ctx));
+  }
+
   /// g of the queries or keys, of their running means when the projection is static.
   Var features(Context& ctx, const Linear& map, const Var& x) const {
     const Var z = map.forward(ctx, x);

@@ -365,6 +365,12 @@ TEST_CASE("ops refuse operands that do not fit and say what they expected") {
                     "[layer_norm] weight must be (3), got (2)");
   CHECK_THROWS_WITH(ops::reshape(ctx, zeros({2, 3}), {7}),
                     ContainsSubstring("[reshape] (2, 3) has 6 elements, (7) has 7"));
+  CHECK_THROWS_WITH(ops::matmul(ctx, zeros({2, 3}), zeros({4, 5})),
+                    "[matmul] right must be (3, 5), got (4, 5)");
+  CHECK_THROWS_WITH(ops::repeat(ctx, zeros({2}), 0),
+                    "[repeat] the number of copies must be at least 1, got 0");
+  CHECK_THROWS_WITH(ops::mask_positions(ctx, zeros({1, 3, 2}), integers({1}), zeros({3})),
+                    "[mask_positions] bias must be (2), got (3)");
   CHECK_THROWS_WITH(ops::mask_positions(ctx, zeros({2, 3, 1}), integers({1})),
                     "[mask_positions] lengths must be (2), got (1)");
   const Tensor one_length = integers({1});
@@ -398,16 +404,25 @@ TEST_CASE("ops refuse operands that do not fit and say what they expected") {
                     "[sample_rows] rows of no positions cannot be sampled: (1, 0, 4)");
   CHECK_THROWS_WITH(ops::data_projection(ctx, zeros({1, 2, 4}), zeros({2, 3, 1})),
                     "[data_projection] projection must be (2, 2, 1), got (2, 3, 1)");
-  CHECK_THROWS_WITH(ops::project_scores(ctx, zeros({2, 2, 4}), zeros({3, 2, 2, 1})),
+  CHECK_THROWS_WITH(ops::project_scores(ctx, {{zeros({2, 2, 4}), zeros({3, 2, 2, 1})}}),
                     ContainsSubstring("[project_scores] projection must be (2, 2, 2, 1)"));
-  CHECK_THROWS_WITH(ops::mix_scores(ctx, zeros({1, 2, 3, 4}), nullptr, zeros({5, 8}), zeros({5})),
-                    "[mix_scores] mix must be (5, 4), got (5, 8)");
-  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({2, 3}),
-                                   zeros({2, 5, 4}), zeros({2, 5, 4}), {}),
+  CHECK_THROWS_WITH(ops::project_scores(ctx, {{zeros({2, 2, 4}), zeros({2, 2, 1})},
+                                              {zeros({2, 3, 4}), zeros({2, 2, 1})}}),
+                    "[project_scores] input must be (2, 2, 4), got (2, 3, 4)");
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 2, 8})}, zeros({2, 3}), zeros({2, 5, 4}),
+                                   zeros({2, 5, 4}), {}),
                     "[ksvd_loss] lambda must be (2, 4), got (2, 3)");
-  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, zeros({0, 2, 3, 4}), zeros({0, 2, 3, 4}), zeros({2, 4}),
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 2, 7})}, zeros({2, 3}), zeros({2, 5, 3}),
+                                   zeros({2, 5, 3}), {}),
+                    "[ksvd_loss] right and left scores must be of one rank, got (1, 3, 2, 7)");
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 2, 4}), zeros({1, 3, 2, 5})}, zeros({2, 4}),
                                    zeros({2, 5, 4}), zeros({2, 5, 4}), {}),
-                    "[ksvd_loss] got no samples: (0, 2, 3, 4)");
+                    "[ksvd_loss] left scores must be (1, 3, 2, 4), got (1, 3, 2, 5)");
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {}, zeros({2, 4}), zeros({2, 5, 4}), zeros({2, 5, 4}), {}),
+                    "[ksvd_loss] scores must be one value or two, got 0");
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({0, 3, 2, 8})}, zeros({2, 4}), zeros({2, 5, 4}),
+                                   zeros({2, 5, 4}), {}),
+                    "[ksvd_loss] got no samples: (0, 3, 2, 8)");
   CHECK_THROWS_WITH(ops::cross_entropy(ctx, zeros({0, 4}), integers({})),
                     "[cross_entropy] got no logits: (0, 4)");
   CHECK_THROWS_WITH(ops::cross_entropy(ctx, zeros({2, 4}), integers({1})),

@@ -287,13 +287,14 @@ void check_softmax(AttentionArgs a, bool padded, float hidden) {
 
 struct KsvdCase {
   int64_t batch, heads, length, rank, trace_rows;
-  bool own_traces, per_sample, padded;
+  bool own_traces, per_sample, padded, together;
 };
 
 void check_ksvd(const KsvdCase& c) {
   INFO("batch " << c.batch << ", heads " << c.heads << ", length " << c.length << ", rank "
                 << c.rank << (c.own_traces ? ", own traces" : "")
-                << (c.per_sample ? ", per sample" : "") << (c.padded ? ", padded" : ""));
+                << (c.per_sample ? ", per sample" : "") << (c.padded ? ", padded" : "")
+                << (c.together ? ", e and r together" : ""));
   std::mt19937 rng(static_cast<unsigned>(c.length * 100 + c.rank));
   KsvdArgs a;
   a.batch = c.batch;
@@ -305,12 +306,13 @@ void check_ksvd(const KsvdCase& c) {
   a.trace_rows = c.trace_rows;
   const Guarded<int32_t> lengths(some_lengths(a.batch, a.length));
   if (c.padded) a.lengths = lengths.data();
-  const int64_t count = a.batch * a.heads * a.length * a.rank;
+  a.stride = (c.together ? 2 : 1) * a.rank;
+  const int64_t count = a.batch * a.heads * a.length * a.stride;
   const int64_t traces = a.trace_batch * a.heads * a.trace_rows * a.rank;
   Values scores[] = {uniform(rng, count), uniform(rng, count)};
   for (int64_t i = 0; c.padded && i < count; ++i) {
-    const int64_t row = i / a.rank;
-    if (row % a.length < lengths.data()[row / (a.heads * a.length)]) continue;
+    const int64_t position = i / (a.heads * a.stride);
+    if (position % a.length < lengths.data()[position / a.length]) continue;
     for (Values& x : scores) x[static_cast<std::size_t>(i)] = kNan;
   }
   const Floats e(scores[0]);
@@ -319,7 +321,7 @@ void check_ksvd(const KsvdCase& c) {
   const Floats trace_e(uniform(rng, traces));
   const Floats trace_r(uniform(rng, traces));
   a.e = e.data();
-  a.r = r.data();
+  a.r = c.together ? e.data() + a.rank : r.data();
   a.lambda = lambda.data();
   a.trace_e = trace_e.data();
   a.trace_r = trace_r.data();
@@ -329,18 +331,26 @@ void check_ksvd(const KsvdCase& c) {
       [&](const Exec& exec, const std::vector<float*>& to) { ksvd(exec, a, to[0], to[1]); });
   const Floats j(forward[0]);
   const Floats dloss(Values{0.37F});
-  const std::vector<Output> outputs{overwritten("de", count),
-                                    overwritten("dr", count),
-                                    {"dlambda", uniform(rng, a.heads * a.rank)},
-                                    {"dtrace_e", uniform(rng, traces)},
-                                    {"dtrace_r", uniform(rng, traces)}};
+  // Added to the scores' gradients or put in their place; dr is in the buffer of de where e and r
+  // are together.
+  const bool accumulate = c.padded;
+  const auto score_gradient = [&](const char* name) {
+    return accumulate ? Output{name, uniform(rng, count)} : overwritten(name, count);
+  };
+  std::vector<Output> outputs{{"dlambda", uniform(rng, a.heads * a.rank)},
+                              {"dtrace_e", uniform(rng, traces)},
+                              {"dtrace_r", uniform(rng, traces)},
+                              score_gradient("de")};
+  if (!c.together) outputs.push_back(score_gradient("dr"));
   // All gradients, and each alone where that is cheap.
   for (std::size_t only = c.length == 29 ? 0 : outputs.size(); only <= outputs.size(); ++only) {
     const bool all = only == outputs.size();
     const auto gradients = [&](const std::vector<float*>& to) {
       KsvdGradients g;
-      float** const members[] = {&g.de, &g.dr, &g.dlambda, &g.dtrace_e, &g.dtrace_r};
+      g.accumulate_de = g.accumulate_dr = accumulate;
+      float** const members[] = {&g.dlambda, &g.dtrace_e, &g.dtrace_r, &g.de, &g.dr};
       for (std::size_t i = 0; i < to.size(); ++i) *members[all ? i : only] = to[i];
+      if (c.together && g.de != nullptr) g.dr = g.de + a.rank;
       return g;
     };
     compare(
@@ -501,15 +511,17 @@ TEST_CASE("simt kernels: the KSVD loss and each of its gradients are the CPU's")
   for (const bool own_traces : {false, true}) {
     for (const bool per_sample : {false, true}) {
       for (const bool padded : {false, true}) {
-        check_ksvd({1, 1, 1, 1, 1, own_traces, per_sample, padded});
-        check_ksvd({3, 2, 29, 5, 7, own_traces, per_sample, padded});
-        check_ksvd({2, 3, 130, 33, 10, own_traces, per_sample, padded});
-        if (!padded) check_ksvd({261, 1, 2, 3, 1, own_traces, per_sample, padded});
+        for (const bool together : {false, true}) {
+          check_ksvd({1, 1, 1, 1, 1, own_traces, per_sample, padded, together});
+          check_ksvd({3, 2, 29, 5, 7, own_traces, per_sample, padded, together});
+          check_ksvd({2, 3, 130, 33, 10, own_traces, per_sample, padded, together});
+        }
+        if (!padded) check_ksvd({261, 1, 2, 3, 1, own_traces, per_sample, padded, true});
       }
     }
   }
   for (const bool per_sample : {false, true}) {
-    check_ksvd({0, 2, 5, 3, 4, false, per_sample, false});
+    check_ksvd({0, 2, 5, 3, 4, false, per_sample, false, true});
   }
 }
 
