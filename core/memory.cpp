@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "core/error.h"
@@ -17,15 +17,10 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-/// Rounds up so that similar requests share blocks: 512-byte steps, above 1 MiB eighths of a power
-/// of two.
-int64_t block_size(int64_t bytes) {
-  bytes = std::max<int64_t>(bytes, 1);
-  const int64_t step = bytes <= (1 << 20)
-                           ? 512
-                           : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 8;
-  return (bytes + step - 1) / step * step;
-}
+/// Blocks begin and end at multiples of this.
+constexpr int64_t kGrain = 512;
+/// Blocks of up to half of this share segments of this size.
+constexpr int64_t kSegment = int64_t{2} << 20;
 
 class HostMemory : public RawMemory {
  public:
@@ -65,55 +60,98 @@ CachingAllocator::~CachingAllocator() {
   release_cached();
 }
 
-void* CachingAllocator::allocate(int64_t& bytes) {
-  const std::scoped_lock lock(mutex_);
-  const int64_t wanted = bytes;
-  bytes = raw_->exact() ? std::max<int64_t>(wanted, 1) : block_size(wanted);
-  void* block = nullptr;
-  // A cached block may be up to a quarter larger than asked for.
-  if (auto found = cached_.lower_bound(bytes);
-      found != cached_.end() && found->first <= bytes + bytes / 4) {
-    bytes = found->first;
-    block = found->second;
-    cached_.erase(found);
-  } else {
-    block = raw_->acquire(bytes);
-    if (block == nullptr) {
-      release_cached_locked();
-      block = raw_->acquire(bytes);
-    }
-    if (block == nullptr) {
-      fail(
-          "[memory] out of memory: {} bytes needed, {} available, {} in use by tensors; raise "
-          "train.accumulate, or lower train.batch, model.dim or model.feedforward",
-          wanted, raw_->available(), figures_.allocated);
-    }
-    figures_.reserved += bytes;
-    figures_.peak_reserved = std::max(figures_.peak_reserved, figures_.reserved);
+CachingAllocator::Blocks::iterator CachingAllocator::acquire(int64_t size, int64_t wanted) {
+  int64_t segment = raw_->exact() || size > kSegment / 2 ? size : kSegment;
+  // What is free is too small for this block: an eighth more than was ever in use is enough to
+  // keep.
+  const int64_t most = std::max(most_, figures_.allocated + size);
+  shrink(most + most / 8 - segment);
+  void* start = raw_->acquire(segment);
+  if (start == nullptr) {
+    shrink(0);
+    start = raw_->acquire(segment);
   }
-  figures_.allocated += bytes;
-  figures_.peak_allocated = std::max(figures_.peak_allocated, figures_.allocated);
-  return block;
+  if (start == nullptr) {
+    segment = size;
+    start = raw_->acquire(segment);
+  }
+  if (start == nullptr) {
+    fail(
+        "[memory] out of memory: {} bytes needed, {} available, {} in use by tensors; raise "
+        "train.accumulate, or lower train.batch, model.dim or model.feedforward",
+        wanted, raw_->available(), figures_.allocated);
+  }
+  figures_.reserved += segment;
+  figures_.peak_reserved = std::max(figures_.peak_reserved, figures_.reserved);
+  return blocks_.insert_or_assign(static_cast<std::byte*>(start), Block{segment, segment, true})
+      .first;
 }
 
-void CachingAllocator::free(void* block, int64_t bytes) {
+void* CachingAllocator::allocate(int64_t bytes) {
   const std::scoped_lock lock(mutex_);
-  figures_.allocated -= bytes;
-  cached_.emplace(bytes, block);
-  if (raw_->exact()) release_cached_locked();
+  const int64_t wanted = std::max<int64_t>(bytes, 1);
+  const int64_t size = raw_->exact() ? wanted : (wanted + kGrain - 1) / kGrain * kGrain;
+  Blocks::iterator at;
+  if (const auto found = free_.lower_bound({size, nullptr}); found != free_.end()) {
+    at = blocks_.find(found->second);
+    free_.erase(found);
+  } else {
+    at = acquire(size, wanted);
+  }
+  auto& [start, block] = *at;
+  block.free = false;
+  if (block.size > size) {
+    blocks_.emplace(start + size, Block{block.size - size, 0, true});
+    free_.emplace(block.size - size, start + size);
+    block.size = size;
+  }
+  figures_.allocated += size;
+  figures_.peak_allocated = std::max(figures_.peak_allocated, figures_.allocated);
+  most_ = std::max(most_, figures_.allocated);
+  return start;
+}
+
+void CachingAllocator::free(void* freed) {
+  const std::scoped_lock lock(mutex_);
+  auto at = blocks_.find(static_cast<std::byte*>(freed));
+  figures_.allocated -= at->second.size;
+  at->second.free = true;
+  // `into` takes over the free block behind it.
+  const auto join = [&](Blocks::iterator into, Blocks::iterator behind) {
+    into->second.size += behind->second.size;
+    blocks_.erase(behind);
+  };
+  if (const auto next = std::next(at);
+      next != blocks_.end() && next->second.free && next->second.segment == 0) {
+    free_.erase({next->second.size, next->first});
+    join(at, next);
+  }
+  if (at->second.segment == 0) {
+    if (const auto previous = std::prev(at); previous->second.free) {
+      free_.erase({previous->second.size, previous->first});
+      join(previous, at);
+      at = previous;
+    }
+  }
+  free_.emplace(at->second.size, at->first);
+  if (raw_->exact()) shrink(0);
 }
 
 void CachingAllocator::release_cached() {
   const std::scoped_lock lock(mutex_);
-  release_cached_locked();
+  shrink(0);
 }
 
-void CachingAllocator::release_cached_locked() {
-  for (const auto& [bytes, block] : cached_) {
-    raw_->release(block, bytes);
-    figures_.reserved -= bytes;
+void CachingAllocator::shrink(int64_t target) {
+  for (auto at = free_.end(); at != free_.begin() && figures_.reserved > target;) {
+    --at;
+    const auto [size, start] = *at;
+    if (blocks_.at(start).segment != size) continue;
+    raw_->release(start, size);
+    figures_.reserved -= size;
+    blocks_.erase(start);
+    at = free_.erase(at);
   }
-  cached_.clear();
 }
 
 MemoryFigures CachingAllocator::figures() const {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
+#include <set>
+#include <utility>
 
 namespace primal {
 
@@ -33,7 +35,9 @@ class RawMemory {
 /// Host memory in 64-byte aligned blocks; large ones on huge pages where the system offers them.
 std::unique_ptr<RawMemory> host_memory();
 
-/// Caches freed blocks, because every training step asks for the same sizes again.
+/// Keeps freed memory, because every training step asks for the same sizes again. Blocks are cut
+/// from segments, the smallest free piece that is large enough first, and join their free
+/// neighbours when they come back, so that sizes which change from step to step share memory too.
 class CachingAllocator {
  public:
   explicit CachingAllocator(std::unique_ptr<RawMemory> raw) : raw_(std::move(raw)) {}
@@ -41,24 +45,36 @@ class CachingAllocator {
   CachingAllocator& operator=(const CachingAllocator&) = delete;
   ~CachingAllocator();
 
-  /// A block of at least `bytes`; `bytes` becomes the block's real size, which free() wants back.
-  /// Throws Error with needed and available bytes when the system has none left.
-  void* allocate(int64_t& bytes);
-  void free(void* block, int64_t bytes);
+  /// A block of at least `bytes`. Throws Error with needed and available bytes when the system has
+  /// none left.
+  void* allocate(int64_t bytes);
+  void free(void* block);
 
-  /// Gives every cached block back to the system.
+  /// Gives the segments of which nothing is in use back to the system.
   void release_cached();
 
   MemoryFigures figures() const;
   void reset_peak();
 
  private:
-  void release_cached_locked();
+  struct Block {
+    int64_t size = 0;
+    int64_t segment = 0;  ///< bytes of the segment that begins here; 0 within one
+    bool free = false;
+  };
+  using Blocks = std::map<std::byte*, Block>;
+
+  /// A free block of a new segment.
+  Blocks::iterator acquire(int64_t size, int64_t wanted);
+  /// Releases free segments, the largest first, until at most `target` bytes are held.
+  void shrink(int64_t target);
 
   std::unique_ptr<RawMemory> raw_;
   mutable std::mutex mutex_;
-  std::multimap<int64_t, void*> cached_;
+  Blocks blocks_;                                  ///< of all segments, by address
+  std::set<std::pair<int64_t, std::byte*>> free_;  ///< those that are free, by size
   MemoryFigures figures_;
+  int64_t most_ = 0;  ///< the most that was ever in use
 };
 
 /// Resident memory of this process in bytes, now and at its highest.

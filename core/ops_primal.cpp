@@ -221,7 +221,7 @@ Var project_scores(Context& ctx, const std::vector<Projected>& sides) {
                           sample, stride, shared](Tape& tape, const Tensor& dscores) {
         for (int64_t i = 0; i < std::ssize(sides); ++i) {
           const Var& g = sides[i].g;
-      const Var& projection = sides[i].projection;
+          const Var& projection = sides[i].projection;
           const float* de = dscores.data() + i * rank;
           with_slot(tape, g, [&](const GradientSlot& slot) {  // dg (N, d) = de W^T
             GemmArgs q;

@@ -50,12 +50,10 @@ bool Shape::operator==(const Shape& other) const {
 }
 
 Storage::Storage(std::shared_ptr<CachingAllocator> memory, int64_t bytes)
-    : memory_(std::move(memory)), bytes_(bytes) {
-  data_ = static_cast<std::byte*>(memory_->allocate(bytes_));
-}
+    : memory_(std::move(memory)), data_(static_cast<std::byte*>(memory_->allocate(bytes))) {}
 
 Storage::~Storage() {
-  memory_->free(data_, bytes_);
+  memory_->free(data_);
 }
 
 Tensor::Tensor(const std::shared_ptr<CachingAllocator>& memory, Shape shape, DType dtype)

@@ -45,7 +45,6 @@ class Storage {
 
  private:
   std::shared_ptr<CachingAllocator> memory_;
-  int64_t bytes_;
   std::byte* data_;
 };
 

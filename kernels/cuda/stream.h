@@ -22,17 +22,15 @@ class Scratch {
  public:
   Scratch(const Exec& exec, int64_t count)
       : memory_(*exec.stream->memory),
-        bytes_(count * static_cast<int64_t>(sizeof(T))),
-        data_(static_cast<T*>(memory_.allocate(bytes_))) {}
+        data_(static_cast<T*>(memory_.allocate(count * static_cast<int64_t>(sizeof(T))))) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { memory_.free(data_, bytes_); }
+  ~Scratch() { memory_.free(data_); }
 
   T* data() const { return data_; }
 
  private:
   CachingAllocator& memory_;
-  int64_t bytes_;
   T* data_;
 };
 

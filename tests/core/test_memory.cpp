@@ -1,4 +1,8 @@
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <random>
+#include <span>
 
 #include "core/error.h"
 #include "tests/catch.h"
@@ -71,22 +75,115 @@ TEST_CASE("the allocator tells bytes in use, their peak, and bytes held") {
   CHECK(f.memory->figures().peak_reserved == 0);
 }
 
-TEST_CASE("freed blocks are used again, by similar sizes only") {
+TEST_CASE("freed blocks are used again, whole or in parts, and join when they come back") {
   const Fixture f(1 << 20);
   const float* first = nullptr;
   {
     const Tensor a = f.tensor(1024);
     first = a.data();
   }
-  {
-    const Tensor same = f.tensor(1000);
-    CHECK(same.data() == first);
-    CHECK(f.log->acquired == 1);
-    CHECK(f.memory->figures().allocated == 4096);
+  for (int round = 0; round < 2; ++round) {
+    {
+      const Tensor same = f.tensor(1000);
+      CHECK(same.data() == first);
+      CHECK(f.memory->figures().allocated == 4096);
+    }
+    Tensor left = f.tensor(300);
+    Tensor middle = f.tensor(10);
+    const Tensor right = f.tensor(500);
+    CHECK(left.data() == first);
+    CHECK(middle.data() == first + 384);
+    CHECK(right.data() == first + 512);
+    CHECK(f.memory->figures().allocated == 1536 + 512 + 2048);
+    if (round == 0) {
+      left = {};
+      middle = {};  // joins the block before it
+    } else {
+      middle = {};
+      left = {};  // joins the block behind it
+    }
+    CHECK(f.tensor(512).data() == first);
   }
-  const Tensor small = f.tensor(10);  // would waste the whole block
-  CHECK(small.data() != first);
+  CHECK(f.log->acquired == 1);
+}
+
+TEST_CASE("small blocks share a segment; the smallest free piece that is large enough is used") {
+  const Fixture f(64 << 20);
+  const Tensor a = f.tensor(128 << 10);
+  Tensor b = f.tensor(1);
+  const Tensor c = f.tensor(64 << 10);
+  CHECK(f.log->acquired == 1);
+  CHECK(f.memory->figures().reserved == 2 << 20);
+  const Tensor large = f.tensor(600 << 10);  // too large to share
+  CHECK(f.memory->figures().reserved == (2 << 20) + (2400 << 10));
+  const float* hole = b.data();
+  b = {};
+  CHECK(f.tensor(100).data() == hole);
   CHECK(f.log->acquired == 2);
+}
+
+TEST_CASE("sizes that change from step to step share memory") {
+  const Fixture f(int64_t{1} << 30);
+  std::mt19937 rng(1);
+  int64_t most = 0;
+  for (int step = 0; step < 200; ++step) {
+    const auto length = static_cast<int64_t>(20 + rng() % 1000);
+    std::vector<Tensor> kept;
+    for (int layer = 0; layer < 8; ++layer) {
+      for (const int64_t width : {64, 64, 128, 30, 30})
+        kept.push_back(f.tensor(length * width * 8));
+      const Tensor passing = f.tensor(length * 64 * 8);
+    }
+    while (!kept.empty()) kept.pop_back();
+    most = std::max(most, f.memory->figures().peak_allocated);
+    REQUIRE(f.memory->figures().allocated == 0);
+  }
+  CHECK(f.memory->figures().peak_reserved < most * 5 / 4);
+}
+
+TEST_CASE("blocks never overlap, stay aligned, and all join again") {
+  const auto log = std::make_shared<SmallMemory::Log>();
+  CachingAllocator memory(std::make_unique<SmallMemory>(int64_t{64} << 20, log));
+  struct Live {
+    unsigned char* data;
+    int64_t bytes;
+    unsigned char mark;
+  };
+  std::mt19937 rng(7);
+  std::vector<Live> live;
+  int64_t in_use = 0;
+  const auto check = [](const Live& block) {
+    const std::span bytes(block.data, static_cast<size_t>(block.bytes));
+    REQUIRE(std::ranges::all_of(bytes, [&](unsigned char byte) { return byte == block.mark; }));
+  };
+  for (int turn = 0; turn < 20000; ++turn) {
+    if (live.size() < 60 && (live.empty() || rng() % 2 == 0)) {
+      const auto bytes = static_cast<int64_t>(1 + rng() % (rng() % 8 == 0 ? 1 << 21 : 1 << 14));
+      if (in_use + bytes > 24 << 20) continue;
+      auto* data = static_cast<unsigned char*>(memory.allocate(bytes));
+      REQUIRE(reinterpret_cast<uintptr_t>(data) % 64 == 0);
+      live.push_back({data, bytes, static_cast<unsigned char>(rng())});
+      std::memset(data, live.back().mark, static_cast<size_t>(bytes));
+      in_use += bytes;
+    } else {
+      std::swap(live[rng() % live.size()], live.back());
+      check(live.back());
+      in_use -= live.back().bytes;
+      memory.free(live.back().data);
+      live.pop_back();
+    }
+    REQUIRE(memory.figures().allocated >= in_use);
+    REQUIRE(memory.figures().reserved >= memory.figures().allocated);
+    REQUIRE(memory.figures().reserved == log->used);
+  }
+  for (const Live& block : live) {
+    check(block);
+    memory.free(block.data);
+  }
+  CHECK(memory.figures().allocated == 0);
+  memory.release_cached();
+  CHECK(memory.figures().reserved == 0);
+  CHECK(log->used == 0);
 }
 
 TEST_CASE("copies and slices share a block until the last one goes") {
@@ -106,8 +203,10 @@ TEST_CASE("copies and slices share a block until the last one goes") {
 
 TEST_CASE("cached blocks go back before the system is out of memory") {
   const Fixture f(8192);
-  { const Tensor a = f.tensor(1024); }
-  { const Tensor b = f.tensor(512); }
+  {
+    const Tensor a = f.tensor(1024);
+    const Tensor b = f.tensor(512);
+  }
   const Tensor large = f.tensor(2048);  // fits only when both are given back
   CHECK(f.log->released == 2);
   CHECK(f.memory->figures().reserved == 8192);
