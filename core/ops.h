@@ -108,7 +108,8 @@ struct Projected {
   Var g;           ///< (B, N, D)
   Var projection;  ///< W (B, H, d, s) or shared (H, d, s)
 };
-/// Scores g W per head, those of all `sides` next to each other: (B, N, H, sides s).
+/// Scores g W per head, those of all `sides` next to each other: (B, N, H sides s). The backward
+/// computes them again.
 Var project_scores(Context& ctx, const std::vector<Projected>& sides);
 
 struct KsvdOptions {
@@ -117,8 +118,8 @@ struct KsvdOptions {
 };
 
 /// mean of J^2 with J = 1/2 mean |e Lambda|^2 + 1/2 mean |r Lambda|^2 - trace(mean over heads of
-/// W_e^T W_r): scores [e r] (B, N, H, 2 s), or e and r (B, N, H, s) apart; lambda (H, s); the trace
-/// is of (H, m, s) or, per sample, (B, H, d, s).
+/// W_e^T W_r): scores [e r] per head (B, N, H 2 s), or e and r (B, N, H s) apart; lambda (H, s);
+/// the trace is of (H, m, s) or, per sample, (B, H, d, s).
 Var ksvd_loss(Context& ctx, const std::vector<Var>& scores, const Var& lambda, const Var& trace_e,
               const Var& trace_r, const KsvdOptions&);
 

@@ -31,8 +31,8 @@ Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias) {
   be.op->gemm(be.exec, product);
   if (!recording(ctx, x, weight, bias)) return {y};
   // dx = dy W, dW = dy^T x, dbias = sum of dy over rows.
-  return ctx.tape->record(std::move(y), [&be, x, weight, bias = node_of(bias), rows, in, out](
-                                            Tape& tape, const Tensor& dy) {
+  return ctx.tape->record(std::move(y), [&be, x = x.kept(), weight, bias = node_of(bias), rows, in,
+                                         out](Tape& tape, const Tensor& dy) {
     with_slot(tape, bias, [&](const GradientSlot& g) {
       be.op->sum_rows(be.exec, rows, out, dy.data(), g.tensor.data(), g.accumulate);
     });
@@ -44,7 +44,7 @@ Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias) {
       dw.k = rows;
       dw.a = dy.data();
       dw.lda = out;
-      dw.b = x.value.data();
+      dw.b = x.now().data();
       dw.ldb = in;
       dw.beta = g.accumulate ? 1.0F : 0.0F;
       dw.c = g.tensor.data();

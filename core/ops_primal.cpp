@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "core/op_support.h"
@@ -197,26 +198,31 @@ Var project_scores(Context& ctx, const std::vector<Projected>& sides) {
   const int64_t w_outer = shared ? 0 : heads * item;
   const int64_t sample = length * width;
   const int64_t stride = std::ssize(sides) * rank;  // from one head's scores to the next
-  Tensor scores = be.empty({batch, length, heads, stride});
-  bool needed = false;
-  for (int64_t i = 0; i < std::ssize(sides); ++i) {
-    GemmArgs p;  // e (N, s) = g (N, d) W (d, s)
-    p.m = length;
-    p.n = rank;
-    p.k = head_width;
-    p.a = sides[i].g.value.data();
-    p.lda = width;
-    p.b = sides[i].projection.value.data();
-    p.ldb = rank;
-    p.c = scores.data() + i * rank;
-    p.ldc = heads * stride;
-    be.op->gemm_batched(
-        be.exec, p,
-        {batch, heads, sample, head_width, w_outer, item, length * heads * stride, stride});
-    needed = needed || recording(ctx, sides[i].g, sides[i].projection);
+  const auto compute = [=, &be] {
+    Tensor scores = be.empty({batch, length, heads * stride});
+    for (int64_t i = 0; i < std::ssize(sides); ++i) {
+      GemmArgs p;  // e (N, s) = g (N, d) W (d, s)
+      p.m = length;
+      p.n = rank;
+      p.k = head_width;
+      p.a = sides[i].g.value.data();
+      p.lda = width;
+      p.b = sides[i].projection.value.data();
+      p.ldb = rank;
+      p.c = scores.data() + i * rank;
+      p.ldc = heads * stride;
+      be.op->gemm_batched(
+          be.exec, p,
+          {batch, heads, sample, head_width, w_outer, item, length * heads * stride, stride});
+    }
+    return scores;
+  };
+  Tensor scores = compute();
+  if (std::ranges::none_of(
+          sides, [&](const Projected& side) { return recording(ctx, side.g, side.projection); })) {
+    return {scores};
   }
-  if (!needed) return {scores};
-  return ctx.tape->record(
+  Var result = ctx.tape->record(
       std::move(scores), [&be, sides, batch, length, width, heads, rank, head_width, item, w_outer,
                           sample, stride, shared](Tape& tape, const Tensor& dscores) {
         for (int64_t i = 0; i < std::ssize(sides); ++i) {
@@ -266,6 +272,9 @@ Var project_scores(Context& ctx, const std::vector<Projected>& sides) {
           });
         }
       });
+  // They are wider than g where 2 s > d, and one thin product away from it.
+  result.recomputed = std::make_shared<Recomputed>(compute);
+  return result;
 }
 
 Var ksvd_loss(Context& ctx, const std::vector<Var>& scores, const Var& lambda, const Var& trace_e,
@@ -277,15 +286,14 @@ Var ksvd_loss(Context& ctx, const std::vector<Var>& scores, const Var& lambda, c
   const bool together = scores.size() == 1;
   const Var& e = scores.front();
   const Var& r = scores.back();
-  expect_rank("ksvd_loss", "scores", 4, e.shape());
-  expect_shape("ksvd_loss", "left scores", e.shape(), r.shape());
+  expect_rank("ksvd_loss", "scores", 3, e.shape());
+  expect_rank("ksvd_loss", "lambda", 2, lambda.shape());
   const Shape& shape = e.shape();
-  const int64_t heads = shape[2];
-  if (together && shape[3] % 2 != 0) {
-    fail("[ksvd_loss] right and left scores must be of one rank, got {}", shape.text());
-  }
-  const int64_t rank = together ? shape[3] / 2 : shape[3];
-  expect_shape("ksvd_loss", "lambda", {heads, rank}, lambda.shape());
+  const int64_t heads = lambda.shape()[0];
+  const int64_t rank = lambda.shape()[1];
+  const int64_t stride = (together ? 2 : 1) * rank;  // from one head's scores to the next
+  expect_shape("ksvd_loss", "scores", {shape[0], shape[1], heads * stride}, shape);
+  expect_shape("ksvd_loss", "left scores", shape, r.shape());
   expect_shape("ksvd_loss", "left projection", trace_e.shape(), trace_r.shape());
   const bool shared = trace_e.shape().rank() == 3;
   const int64_t rows = trace_e.shape()[-2];
@@ -303,7 +311,7 @@ Var ksvd_loss(Context& ctx, const std::vector<Var>& scores, const Var& lambda, c
   args.per_sample = options.per_sample;
   args.e = e.value.data();
   args.r = r.value.data() + (together ? rank : 0);
-  args.stride = shape[3];
+  args.stride = stride;
   args.lambda = lambda.value.data();
   args.trace_e = trace_e.value.data();
   args.trace_r = trace_r.value.data();
@@ -328,35 +336,39 @@ Var ksvd_loss(Context& ctx, const std::vector<Var>& scores, const Var& lambda, c
     }
   }
   if (!recording(ctx, e, r, lambda, trace_e, trace_r)) return {loss};
-  return ctx.tape->record(std::move(loss), [&be, e, r, together, lambda, trace_e, trace_r, lengths,
-                                            args, j](Tape& tape, const Tensor& dloss) {
-    KsvdGradients g;
-    with_slot(tape, e, [&](const GradientSlot& slot) {
-      g.de = slot.tensor.data();
-      g.accumulate_de = slot.accumulate;
-      if (!together) return;
-      g.dr = slot.tensor.data() + args.rank;
-      g.accumulate_dr = slot.accumulate;
-    });
-    if (!together) {
-      with_slot(tape, r, [&](const GradientSlot& slot) {
-        g.dr = slot.tensor.data();
-        g.accumulate_dr = slot.accumulate;
-      });
-    }
-    const auto added = [&](const Var& var) -> float* {
-      if (!var.needs_gradient()) return nullptr;
-      const GradientSlot slot = tape.slot(var);
-      if (!slot.accumulate) {
-        be.op->fill(be.exec, slot.tensor.count(), 0.0F, slot.tensor.data());
-      }
-      return slot.tensor.data();
-    };
-    g.dlambda = added(lambda);
-    g.dtrace_e = added(trace_e);
-    g.dtrace_r = added(trace_r);
-    be.op->ksvd_backward(be.exec, args, j.data(), dloss.data(), g);
-  });
+  return ctx.tape->record(std::move(loss),
+                          [&be, e = e.kept(), r = r.kept(), together, lambda, trace_e, trace_r,
+                           lengths, args, j](Tape& tape, const Tensor& dloss) {
+                            KsvdArgs again = args;
+                            again.e = e.now().data();
+                            again.r = r.now().data() + (together ? again.rank : 0);
+                            KsvdGradients g;
+                            with_slot(tape, e, [&](const GradientSlot& slot) {
+                              g.de = slot.tensor.data();
+                              g.accumulate_de = slot.accumulate;
+                              if (!together) return;
+                              g.dr = slot.tensor.data() + args.rank;
+                              g.accumulate_dr = slot.accumulate;
+                            });
+                            if (!together) {
+                              with_slot(tape, r, [&](const GradientSlot& slot) {
+                                g.dr = slot.tensor.data();
+                                g.accumulate_dr = slot.accumulate;
+                              });
+                            }
+                            const auto added = [&](const Var& var) -> float* {
+                              if (!var.needs_gradient()) return nullptr;
+                              const GradientSlot slot = tape.slot(var);
+                              if (!slot.accumulate) {
+                                be.op->fill(be.exec, slot.tensor.count(), 0.0F, slot.tensor.data());
+                              }
+                              return slot.tensor.data();
+                            };
+                            g.dlambda = added(lambda);
+                            g.dtrace_e = added(trace_e);
+                            g.dtrace_r = added(trace_r);
+                            be.op->ksvd_backward(be.exec, again, j.data(), dloss.data(), g);
+                          });
 }
 
 }  // namespace primal::ops

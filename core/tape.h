@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -13,13 +15,35 @@ struct Backend;
 using NodeId = int32_t;
 inline constexpr NodeId kNoNode = -1;
 
+/// A value that the backward computes once more instead of keeping it (Chen et al., "Training deep
+/// nets with sublinear memory cost", 2016): once for all ops that ask, freed after the last of
+/// them.
+class Recomputed {
+ public:
+  explicit Recomputed(std::function<Tensor()> compute) : compute_(std::move(compute)) {}
+
+  const Tensor& value() {
+    if (!value_.defined()) value_ = compute_();
+    return value_;
+  }
+
+ private:
+  std::function<Tensor()> compute_;
+  Tensor value_;
+};
+
 /// A value and its place on the tape; `node` is kNoNode for what needs no gradient.
 struct Var {
   Tensor value;
   NodeId node = kNoNode;
+  std::shared_ptr<Recomputed> recomputed = nullptr;  ///< for values that are cheap to have again
 
   const Shape& shape() const { return value.shape(); }
   bool needs_gradient() const { return node != kNoNode; }
+
+  /// What a backward captures to have now() later: without the value where that is recomputed.
+  Var kept() const { return recomputed ? Var{Tensor(), node, recomputed} : *this; }
+  const Tensor& now() const { return recomputed ? recomputed->value() : value; }
 };
 
 /// Where an op's backward writes the gradient of one of its inputs: the first writer overwrites,

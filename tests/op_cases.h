@@ -754,7 +754,7 @@ inline OpCase project_scores(int64_t batch, int64_t length, int64_t heads, int64
 }
 
 inline OpCase ksvd_loss(reference::KsvdShape k) {
-  const Shape scores{k.batch, k.length, k.heads, (k.together ? 2 : 1) * k.rank};
+  const Shape scores{k.batch, k.length, k.heads * (k.together ? 2 : 1) * k.rank};
   const Shape trace = k.shared_trace ? Shape{k.heads, k.trace_rows, k.rank}
                                      : Shape{k.batch, k.heads, k.trace_rows, k.rank};
   std::vector<Shape> shapes{{k.heads, k.rank}, trace, trace, scores};

@@ -7,7 +7,7 @@
 // Primal-Attention (Chen et al., "Primal-Attention: Self-attention through Asymmetric Kernel SVD in
 // Primal Representation", NeurIPS 2023). With g(z) = z / ||z|| per head,
 //
-//   e = g(q) W_e,  r = g(k) W_r      scores of the right and left singular vectors, (B, N, H, s)
+//   e = g(q) W_e,  r = g(k) W_r      scores of the right and left singular vectors, (B, N, H s)
 //   y = [e ; r] C^T + c              one map shared by all heads, then the output projection O
 //
 // and no value projection and no N x N matrix. The two maps are one: y O^T + b is computed as
@@ -82,18 +82,16 @@ class PrimalAttention : public Attention {
   }
 
  private:
-  /// Mix and output projection in one: scores (B, N, H, inputs) -> (B, N, D).
+  /// Mix and output projection in one: scores (B, N, H inputs) -> (B, N, D).
   Var output(Context& ctx, const Var& scores, const Sequence& sequence) const {
-    const Shape& shape = scores.shape();
     const Var weight = output_.weight(ctx);
     const int64_t dim = weight.shape()[0];
     const Var mix = ctx.use(mix_weight_);
     const Var by_head = ops::reshape(ctx, weight, {dim * heads_, dim / heads_});
-    const Var folded = ops::reshape(ctx, ops::matmul(ctx, by_head, mix), {dim, heads_ * shape[3]});
+    const Var folded = ops::reshape(ctx, ops::matmul(ctx, by_head, mix), {dim, scores.shape()[-1]});
     const Var mix_bias = ops::reshape(ctx, ops::repeat(ctx, ctx.use(mix_bias_), heads_), {1, dim});
     const auto mapped = [&](const Var& bias) {
-      return ops::linear(ctx, ops::reshape(ctx, scores, {shape[0], shape[1], heads_ * shape[3]}),
-                         folded,
+      return ops::linear(ctx, scores, folded,
                          ops::reshape(ctx, ops::linear(ctx, mix_bias, weight, bias), {dim}));
     };
     if (!sequence.mask_only) return mapped(output_.bias(ctx));

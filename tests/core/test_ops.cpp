@@ -328,6 +328,46 @@ TEST_CASE("the number of correct rows counts each row's largest logit") {
   CHECK(to_host(be, result.correct) == std::vector<float>{3});
 }
 
+TEST_CASE("scores are computed again for the backward instead of kept") {
+  Backend be = cpu_backend(1);
+  ParameterSet none;
+  const Shape shapes[] = {{2, 64, 8}, {2, 2, 4, 8}, {16, 16}, {2, 8}};  // g, W, map, lambda
+  const auto value = [&](int i) { return normal_values(shapes[i].count(), "scores"); };
+  const Tensor dy = to_device(be, {2, 64, 16}, normal_values(2048, "slope"));
+  const auto gradients = [&](bool keep) {
+    Tape tape(be);
+    Context ctx(be, none, tape, Rng(1, 0));
+    std::vector<Tensor> slopes;
+    std::vector<Var> in;
+    for (int i = 0; i < 4; ++i) {
+      slopes.push_back(be.empty(shapes[i]));
+      in.push_back({to_device(be, shapes[i], value(i)), tape.leaf(slopes[i])});
+    }
+    const int64_t before = be.memory->figures().allocated;
+    const auto forward = [&] {
+      Var scores = ops::project_scores(ctx, {{in[0], in[1]}});
+      if (keep) scores.recomputed = nullptr;
+      const Var y = ops::linear(ctx, scores, in[2], {});
+      return std::pair{y, ops::ksvd_loss(ctx, {scores, scores}, in[3], in[1], in[1], {})};
+    };
+    const auto [y, loss] = forward();
+    const int64_t held = be.memory->figures().allocated - before;
+    const int64_t scores = 2 * 64 * 16 * int64_t{sizeof(float)};
+    CHECK(held - scores < (keep ? 2 * scores : scores));  // y and the loss's few numbers
+    CHECK(held - scores >= (keep ? scores : 0));
+    const Var all = tape.record(be.empty({1}), [&, y = y, loss = loss](Tape& t, const Tensor& d) {
+      t.give(y, dy);
+      t.give(loss, d);
+    });
+    tape.backward(all);
+    CHECK(be.memory->figures().allocated - before <= 2 * scores);
+    std::vector<std::vector<float>> result;
+    for (const Tensor& slope : slopes) result.push_back(to_host(be, slope));
+    return result;
+  };
+  CHECK(gradients(true) == gradients(false));
+}
+
 TEST_CASE("in evaluation nothing is dropped") {
   Backend be = cpu_backend(1);
   ParameterSet none;
@@ -409,20 +449,20 @@ TEST_CASE("ops refuse operands that do not fit and say what they expected") {
   CHECK_THROWS_WITH(ops::project_scores(ctx, {{zeros({2, 2, 4}), zeros({2, 2, 1})},
                                               {zeros({2, 3, 4}), zeros({2, 2, 1})}}),
                     "[project_scores] input must be (2, 2, 4), got (2, 3, 4)");
-  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 2, 8})}, zeros({2, 3}), zeros({2, 5, 4}),
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 16})}, zeros({2, 3}), zeros({2, 5, 4}),
                                    zeros({2, 5, 4}), {}),
-                    "[ksvd_loss] lambda must be (2, 4), got (2, 3)");
-  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 2, 7})}, zeros({2, 3}), zeros({2, 5, 3}),
+                    "[ksvd_loss] scores must be (1, 3, 12), got (1, 3, 16)");
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 16})}, zeros({2, 4}), zeros({2, 5, 3}),
                                    zeros({2, 5, 3}), {}),
-                    "[ksvd_loss] right and left scores must be of one rank, got (1, 3, 2, 7)");
-  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 2, 4}), zeros({1, 3, 2, 5})}, zeros({2, 4}),
+                    "[ksvd_loss] projection must be (2, 5, 4), got (2, 5, 3)");
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({1, 3, 8}), zeros({1, 3, 10})}, zeros({2, 4}),
                                    zeros({2, 5, 4}), zeros({2, 5, 4}), {}),
-                    "[ksvd_loss] left scores must be (1, 3, 2, 4), got (1, 3, 2, 5)");
+                    "[ksvd_loss] left scores must be (1, 3, 8), got (1, 3, 10)");
   CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {}, zeros({2, 4}), zeros({2, 5, 4}), zeros({2, 5, 4}), {}),
                     "[ksvd_loss] scores must be one value or two, got 0");
-  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({0, 3, 2, 8})}, zeros({2, 4}), zeros({2, 5, 4}),
+  CHECK_THROWS_WITH(ops::ksvd_loss(ctx, {zeros({0, 3, 16})}, zeros({2, 4}), zeros({2, 5, 4}),
                                    zeros({2, 5, 4}), {}),
-                    "[ksvd_loss] got no samples: (0, 3, 2, 8)");
+                    "[ksvd_loss] got no samples: (0, 3, 16)");
   CHECK_THROWS_WITH(ops::cross_entropy(ctx, zeros({0, 4}), integers({})),
                     "[cross_entropy] got no logits: (0, 4)");
   CHECK_THROWS_WITH(ops::cross_entropy(ctx, zeros({2, 4}), integers({1})),
