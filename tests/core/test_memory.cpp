@@ -107,7 +107,8 @@ TEST_CASE("freed blocks are used again, whole or in parts, and join when they co
   CHECK(f.log->acquired == 1);
 }
 
-TEST_CASE("small blocks share a segment, and the smallest free piece that is large enough is used") {
+TEST_CASE(
+    "small blocks share a segment, and the smallest free piece that is large enough is used") {
   const Fixture f(64 << 20);
   const Tensor a = f.tensor(128 << 10);
   Tensor b = f.tensor(1);
