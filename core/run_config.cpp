@@ -77,11 +77,12 @@ void TrainConfig::fields(Fields& f) {
           "passes over the training split; 0: until max_steps");
   f.field("max_steps", max_steps, between(0, int64_t{1} << 60),
           "stop after this many updates; 0: no limit");
-  f.field("batch", batch, at_least(1),
+  f.field("batch", batch, between(1, 1 << 20),
           "examples per update; what remains at the end of an epoch is a smaller update");
-  f.field("accumulate", accumulate, at_least(1),
+  f.field("accumulate", accumulate, between(1, 1 << 20),
           "compute an update's examples in so many parts, one after the other, to save memory");
-  f.field("evaluate_batch", evaluate_batch, at_least(1), "examples at a time when scoring a split");
+  f.field("evaluate_batch", evaluate_batch, between(1, 1 << 20),
+          "examples at a time when scoring a split");
   f.field("evaluate_every", evaluate_every, at_least(1),
           "score the evaluation splits every so many epochs, and at the end");
   f.field("evaluate_every_steps", evaluate_every_steps, at_least(0),
