@@ -16,6 +16,8 @@ namespace {
 
 using namespace primal;
 
+constexpr int64_t kMostRows = 1000000000;
+
 /// What the given command does; returns the exit code.
 using Job = std::function<int()>;
 
@@ -65,10 +67,15 @@ void add_generate_listops(CLI::App& command, Job& job) {
   listops->add_option("--seed", options->seed, "the same seed gives the same bytes")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  listops->add_option("--train", options->train, "training rows")->capture_default_str();
-  listops->add_option("--validation", options->validation, "validation rows")
+  listops->add_option("--train", options->train, "training rows")
+      ->check(CLI::Range(int64_t{1}, kMostRows))
       ->capture_default_str();
-  listops->add_option("--test", options->test, "test rows")->capture_default_str();
+  listops->add_option("--validation", options->validation, "validation rows")
+      ->check(CLI::Range(int64_t{1}, kMostRows))
+      ->capture_default_str();
+  listops->add_option("--test", options->test, "test rows")
+      ->check(CLI::Range(int64_t{1}, kMostRows))
+      ->capture_default_str();
   listops->add_flag("--overwrite", options->overwrite, "replace existing files");
   listops->callback([=, &job] {
     job = [=] {
@@ -91,7 +98,9 @@ void add_generate_pathfinder(CLI::App& command, Job& job) {
   pathfinder->add_option("--seed", options->seed, "the same seed gives the same bytes")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  pathfinder->add_option("--examples", options->examples, "pictures")->capture_default_str();
+  pathfinder->add_option("--examples", options->examples, "pictures")
+      ->check(CLI::Range(int64_t{1}, kMostRows))
+      ->capture_default_str();
   pathfinder->add_option("--resolution", options->side, "pixels of a side")
       ->check(CLI::IsMember({32, 128}))
       ->capture_default_str();
@@ -122,8 +131,12 @@ void add_generate(CLI::App& app, Job& job) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   uea->add_option("--name", options->name, "name of the data set")->capture_default_str();
-  uea->add_option("--train", options->train, "training cases")->capture_default_str();
-  uea->add_option("--test", options->test, "test cases")->capture_default_str();
+  uea->add_option("--train", options->train, "training cases")
+      ->check(CLI::Range(int64_t{1}, kMostRows))
+      ->capture_default_str();
+  uea->add_option("--test", options->test, "test cases")
+      ->check(CLI::Range(int64_t{1}, kMostRows))
+      ->capture_default_str();
   uea->add_flag("--overwrite", options->overwrite, "replace existing files");
   add_generate_listops(*command, job);
   add_generate_pathfinder(*command, job);

@@ -62,14 +62,28 @@ struct Source {
   std::string name;                                   ///< of the split or the whole
   std::vector<fs::path> files;                        ///< in the order in which they are read
   nlohmann::json options = nlohmann::json::object();  ///< that decide how they are read
+  fs::path referred = {};  ///< folder of further files, which these name; or empty
 };
 
-/// Sizes and times of the files.
+/// Sizes and times of the files, and of those they may refer to.
 std::string stamp_of(const Source& source) {
   uint64_t hash = hash_name(source.options.dump());
-  for (const fs::path& file : source.files) {
-    const auto time = fs::last_write_time(file).time_since_epoch().count();
-    hash = hash_name(fmt::format("{} {} {}\n", file.string(), fs::file_size(file), time), hash);
+  const auto add = [&](const fs::path& file) {
+    std::error_code gone;
+    const auto time = fs::last_write_time(file, gone).time_since_epoch().count();
+    const uint64_t size = fs::file_size(file, gone);
+    hash = hash_name(fmt::format("{} {} {}\n", file.string(), size, time), hash);
+  };
+  std::ranges::for_each(source.files, add);
+  if (!source.referred.empty()) {
+    std::vector<fs::path> files;
+    std::error_code code;
+    for (fs::recursive_directory_iterator it(source.referred, code), end; !code && it != end;
+         it.increment(code)) {
+      files.push_back(it->path());
+    }
+    std::ranges::sort(files);
+    std::ranges::for_each(files, add);
   }
   return checksum_text(hash);
 }
@@ -154,7 +168,14 @@ std::vector<Source> retrieval_sources(const LraDataConfig& config) {
   std::vector<Source> sources{{"train", {folder / "new_aan_pairs.train.tsv"}},
                               {"validation", {folder / "new_aan_pairs.eval.tsv"}},
                               {"test", {folder / "new_aan_pairs.test.tsv"}}};
-  for (Source& source : sources) source.options["papers"] = config.papers;
+  std::error_code none;
+  if (!config.papers.empty() && !fs::is_directory(config.papers, none)) {
+    fail("lra: data.papers: {}: there is no such folder", config.papers);
+  }
+  for (Source& source : sources) {
+    source.options["papers"] = config.papers;
+    source.referred = config.papers;
+  }
   return sources;
 }
 
@@ -191,8 +212,10 @@ std::vector<Source> pathfinder_sources(const LraDataConfig& config,
                                      other.string()));
     }
   }
-  Source source{
-      "pictures", sorted_files(folder / "metadata", ".npy"), {{"resolution", config.resolution}}};
+  Source source{"pictures",
+                sorted_files(folder / "metadata", ".npy"),
+                {{"resolution", config.resolution}},
+                folder / "imgs"};
   if (source.files.empty()) fail("lra: {}: holds no *.npy", (folder / "metadata").string());
   // 0.npy, 1.npy, ... 10.npy: by number.
   std::ranges::stable_sort(source.files, {}, [](const fs::path& path) {
@@ -598,6 +621,10 @@ LraData load_lra(const LraDataConfig& config, uint64_t seed, std::span<const std
       data.train = {store, part(order, held, size)};
     } else {
       data.train = LraSplit(store);
+    }
+    if (data.train.size() == 0 && (source.name == "train" || source.name == "pictures")) {
+      fail("lra: {}: {} examples leave none for training",
+           store->facts().at("path").get<std::string>(), size);
     }
   }
   return data;

@@ -14,7 +14,7 @@
 #include "core/error.h"
 
 // File: the bytes, offsets (uint64), labels (int32), facts (JSON), and a trailer that says how long
-// each of them is and what the checksum of all but the bytes is. Little endian.
+// each of them is and what their checksum is. Little endian.
 
 namespace primal {
 namespace {
@@ -22,15 +22,15 @@ namespace {
 namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint64_t kMagic = 0x31534E454B4F5450;  // "PTOKENS1"
-constexpr size_t kFlushBytes = size_t{1} << 20;
+constexpr uint64_t kMagic = 0x32534E454B4F5450;  // "PTOKENS2"
+constexpr size_t kBlockBytes = size_t{1} << 20;
 
 struct Trailer {
   uint64_t bytes = 0;
   uint64_t sequences = 0;
   uint64_t examples = 0;
   uint64_t facts = 0;
-  uint64_t checksum = 0;
+  uint64_t checksum = 0;  ///< CRC-32 of all that precedes the trailer
   uint64_t magic = kMagic;
 };
 
@@ -68,10 +68,16 @@ std::span<const uint8_t> raw(std::span<const T> values) {
   return {reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()};
 }
 
-uint64_t checksum_of(std::span<const uint64_t> offsets, std::span<const int32_t> labels,
-                     std::string_view facts) {
-  const uint32_t first = crc32(std::as_bytes(offsets));
-  return crc32(bytes_of(facts), crc32(std::as_bytes(labels), first));
+/// CRC-32 of the first `size` bytes of a file; nothing when it ends before.
+std::optional<uint32_t> checksum_of(int descriptor, uint64_t size) {
+  std::vector<uint8_t> block(std::min<uint64_t>(size, kBlockBytes));
+  uint32_t checksum = 0;
+  for (uint64_t at = 0; at < size; at += block.size()) {
+    block.resize(std::min<uint64_t>(size - at, kBlockBytes));
+    if (!read_at(descriptor, block, at)) return {};
+    checksum = crc32(std::as_bytes(std::span(block)), checksum);
+  }
+  return checksum;
 }
 
 }  // namespace
@@ -131,6 +137,7 @@ std::optional<TokenStore> TokenStore::open(const fs::path& path) {
           total) {
     return {};
   }
+  if (checksum_of(store.descriptor_, total) != trailer.checksum) return {};
   store.parts_ = static_cast<int64_t>(trailer.sequences / trailer.examples);
   store.offsets_.resize(trailer.sequences + 1);
   store.labels_.resize(trailer.examples);
@@ -142,8 +149,7 @@ std::optional<TokenStore> TokenStore::open(const fs::path& path) {
     if (!read_at(store.descriptor_, part, at)) return {};
     at += part.size();
   }
-  if (checksum_of(store.offsets_, store.labels_, facts) != trailer.checksum ||
-      store.offsets_.front() != 0 || store.offsets_.back() != trailer.bytes ||
+  if (store.offsets_.front() != 0 || store.offsets_.back() != trailer.bytes ||
       !std::ranges::is_sorted(store.offsets_)) {
     return {};
   }
@@ -171,12 +177,17 @@ void TokenWriter::add(std::span<const uint8_t> sequence) {
   offsets.push_back(offsets.back() + sequence.size());
   std::vector<uint8_t>& to = descriptor_ < 0 ? store_.bytes_ : pending_;
   to.insert(to.end(), sequence.begin(), sequence.end());
-  if (pending_.size() >= kFlushBytes) flush();
+  if (pending_.size() >= kBlockBytes) flush();
 }
 
 void TokenWriter::flush() {
-  write_all(descriptor_, temporary_, pending_);
+  write(pending_);
   pending_.clear();
+}
+
+void TokenWriter::write(std::span<const uint8_t> bytes) {
+  write_all(descriptor_, temporary_, bytes);
+  checksum_ = crc32(std::as_bytes(bytes), checksum_);
 }
 
 TokenStore TokenWriter::finish(nlohmann::json facts) {
@@ -187,20 +198,23 @@ TokenStore TokenWriter::finish(nlohmann::json facts) {
   }
   flush();
   const std::string text = facts.dump();
+  write(raw(std::span<const uint64_t>(store_.offsets_)));
+  write(raw(std::span<const int32_t>(store_.labels_)));
+  write(raw(std::span<const char>(text)));
   const Trailer trailer{.bytes = store_.offsets_.back(),
                         .sequences = store_.offsets_.size() - 1,
                         .examples = store_.labels_.size(),
                         .facts = text.size(),
-                        .checksum = checksum_of(store_.offsets_, store_.labels_, text)};
-  const std::span<const Trailer> whole(&trailer, 1);
-  for (const std::span<const uint8_t> part : {raw(std::span<const uint64_t>(store_.offsets_)),
-                                              raw(std::span<const int32_t>(store_.labels_)),
-                                              raw(std::span<const char>(text)), raw(whole)}) {
-    write_all(descriptor_, temporary_, part);
-  }
+                        .checksum = checksum_};
+  write(raw(std::span<const Trailer>(&trailer, 1)));
   if (::fsync(descriptor_) != 0) fail_system(temporary_.string(), "cannot be written");
   ::close(std::exchange(descriptor_, -1));
-  fs::rename(temporary_, path_);
+  std::error_code code;
+  fs::rename(temporary_, path_, code);
+  if (code) {
+    ::unlink(temporary_.c_str());
+    fail("{}: cannot be replaced: {}", path_.string(), code.message());
+  }
   std::optional<TokenStore> store = TokenStore::open(path_);
   if (!store) fail("{}: cannot be read back", path_.string());
   return *std::move(store);

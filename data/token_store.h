@@ -69,11 +69,13 @@ class TokenWriter {
 
  private:
   void flush();
+  void write(std::span<const uint8_t> bytes);
 
   TokenStore store_;
   std::filesystem::path path_, temporary_;
   int descriptor_ = -1;
   std::vector<uint8_t> pending_;
+  uint32_t checksum_ = 0;
 };
 
 }  // namespace primal

@@ -1,5 +1,6 @@
 #include "data/lra.h"
 
+#include <fmt/core.h>
 #include <png.h>
 
 #include <cstdlib>
@@ -247,7 +248,7 @@ TEST_CASE("tokens: what a file holds is what was written, and damage is noticed"
     write(path, whole.substr(0, size));
     CHECK_FALSE(TokenStore::open(path));
   }
-  for (size_t at = 6; at < whole.size(); ++at) {  // 6 bytes of tokens, for which there is no check
+  for (size_t at = 0; at < whole.size(); ++at) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x40);
     write(path, damaged);
@@ -306,6 +307,46 @@ TEST_CASE("LRA data are cached until their files change, and damage is made good
   CHECK(held.train.label(0) == 8);
   REQUIRE(held.warnings.size() == 3);
   CHECK(held.warnings[0].starts_with("lra: nothing is cached, the data are kept in memory: "));
+}
+
+TEST_CASE("LRA data are read again when a picture or paper that a list names has changed") {
+  const TemporaryFolder folder("lra_referred");
+  const std::string cache = (folder.path / "cache").string();
+  const fs::path hard = folder.path / "pathfinder32" / "curv_contour_length_14";
+  std::string list;
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "sample_" + std::to_string(i) + ".png";
+    write_png(hard / "imgs" / "0" / name, 32, std::vector<uint8_t>(1024, 7));
+    list += fmt::format("imgs/0 {} {} {} 1.0 14\n", name, i, i % 2);
+  }
+  write(hard / "metadata" / "0.npy", list);
+  const LraDataConfig pictures = config_of(LraTaskName::pathfinder, folder.path, cache);
+  const std::string before = load(pictures).train.facts().at("checksum");
+  CHECK(load(pictures).train.facts().at("checksum") == before);
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "sample_" + std::to_string(i) + ".png";
+    write_png(hard / "imgs" / "0" / name, 32, std::vector<uint8_t>(1024, 200));
+  }
+  CHECK(load(pictures).train.facts().at("checksum") != before);
+  fs::remove(hard / "imgs" / "0" / "sample_3.png");
+  CHECK(error_of([&] { load(pictures); }).find("sample_3.png") != std::string::npos);
+  write(hard / "metadata" / "0.npy", "imgs/0 sample_0.png 0 1 1.0 14\n");
+  CHECK(error_of([&] { load(pictures); }) ==
+        "lra: " + (hard / "metadata" / "0.npy").string() + ": 1 examples leave none for training");
+
+  for (const char* split : {"train", "eval", "test"}) {
+    write(folder.path / "tsv_data" / (std::string("new_aan_pairs.") + split + ".tsv"),
+          "1.0\t1\t2\n");
+  }
+  for (const char* id : {"1", "2"}) write(folder.path / "papers" / id, "an old text");
+  LraDataConfig pairs = config_of(LraTaskName::retrieval, folder.path, cache);
+  pairs.papers = (folder.path / "papers").string();
+  CHECK(text_of(load(pairs).train, 0, 1) == "an old text");
+  write(folder.path / "papers" / "2", "a new and longer text");
+  CHECK(text_of(load(pairs).train, 0, 1) == "a new and longer text");
+  pairs.papers = (folder.path / "none").string();
+  CHECK(error_of([&] { load(pairs); }) ==
+        "lra: data.papers: " + pairs.papers + ": there is no such folder");
 }
 
 TEST_CASE("Text: the review tree and tables give bytes, and tell labels and splits") {

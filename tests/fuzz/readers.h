@@ -353,10 +353,7 @@ inline std::string with_token_checksum(std::string_view file) {
   std::string out(file);
   if (out.size() < kTrailer) return out;
   const size_t total = out.size() - kTrailer;
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, out.data() + total, sizeof bytes);
-  if (bytes > total) return out;
-  const uint64_t checksum = crc32(bytes_of(out).subspan(bytes, total - bytes));
+  const uint64_t checksum = crc32(bytes_of(out).first(total));
   std::memcpy(out.data() + total + 4 * sizeof(uint64_t), &checksum, sizeof checksum);
   return out;
 }
