@@ -267,7 +267,9 @@ std::vector<std::string> Trainer::restore(const LoadedCheckpoint& checkpoint) {
       fail("resume: {}: optimizer was {}, is {} now", name, kind, s_.config.optimizer->kind());
     }
     const auto bytes = saved.at("metrics_bytes").get<uint64_t>();
-    if (bytes <= metrics_.size()) {
+    if (complete()) {
+      // Nothing is trained again: lines behind the last checkpoint, those of the last scores, stay.
+    } else if (bytes <= metrics_.size()) {
       metrics_.truncate_to(bytes);
     } else {
       warnings.push_back(

@@ -492,6 +492,20 @@ TEST_CASE("a changed batch size takes effect at the same example of the epoch") 
   REQUIRE(second.result().at("steps") == 3);
 }
 
+TEST_CASE("resuming a complete run keeps the scores that follow its last checkpoint") {
+  TemporaryFolder folder("trainer");
+  const auto run_to_end = [&](bool again) {
+    Run run(folder.path / "run");
+    run.config.train.epochs = 2;
+    run.config.train.evaluate_every_steps = 4;  // the last of six steps is scored at the end
+    REQUIRE((again ? run.resume() : run.start()).was_complete == again);
+    return read_text_file(folder.path / "run" / "metrics.jsonl");
+  };
+  const std::string first = run_to_end(false);
+  REQUIRE(first.rfind("\"evaluate\"") > first.rfind("\"epoch\","));
+  REQUIRE(run_to_end(true) == first);
+}
+
 TEST_CASE("a complete run is left alone, and goes on when its epochs are raised") {
   TemporaryFolder folder("trainer");
   Run run(folder.path / "run");
