@@ -419,10 +419,14 @@ TokenStore read_source(LraTaskName task, const Source& source, const std::string
       read_pathfinder(source, reading);
       break;
   }
-  const std::string path = source.files.size() == 1 ? source.files.front().string()
-                                                    : source.files.front().parent_path().string();
-  if (reading.examples == 0) fail("lra: {}: holds no examples", path);
-  return to.finish({{"path", path},
+  // A file, or the folder of them all.
+  fs::path path = source.files.front();
+  if (source.files.size() > 1) path = path.parent_path();
+  if (source.files.back().parent_path() != source.files.front().parent_path()) {
+    path = path.parent_path();
+  }
+  if (reading.examples == 0) fail("lra: {}: holds no examples", path.string());
+  return to.finish({{"path", path.string()},
                     {"files", source.files.size()},
                     {"examples", reading.examples},
                     {"checksum", checksum_text(reading.checksum)},

@@ -257,19 +257,18 @@ fs::path generate_pathfinder(const PathfinderOptions& options, const fs::path& f
                    (options.contour_strokes == 6
                         ? "curv_baseline"
                         : fmt::format("curv_contour_length_{}", options.contour_strokes));
-  const fs::path lists = place / "metadata";
   std::error_code none;
-  if (fs::exists(lists, none) && !fs::is_empty(lists, none)) {
-    if (!options.overwrite) {
-      fail("generate: {} is there already; --overwrite replaces it", lists.string());
-    }
-    remove_directory_atomically(lists);
+  if (fs::exists(place, none) && !fs::is_empty(place, none) && !options.overwrite) {
+    fail("generate: {} is there already; --overwrite replaces it", place.string());
   }
+  // What is there stays until all is drawn.
+  const fs::path drawn = place.string() + ".new";
+  fs::remove_all(drawn, none);
   std::vector<std::string> texts;
   for (int64_t first = 0; first < options.examples; first += kPicturesInFolder) {
     const int64_t number = first / kPicturesInFolder;
     const int64_t count = std::min(kPicturesInFolder, options.examples - first);
-    const fs::path pictures = place / "imgs" / std::to_string(number);
+    const fs::path pictures = drawn / "imgs" / std::to_string(number);
     make_directories(pictures);
     std::vector<char> joined(static_cast<size_t>(count));
     std::string error;
@@ -290,9 +289,14 @@ fs::path generate_pathfinder(const PathfinderOptions& options, const fs::path& f
       text += list_line(options, number, k, joined[static_cast<size_t>(k)] != 0);
     }
   }
-  make_directories(lists);
+  make_directories(drawn / "metadata");
   for (size_t i = 0; i < texts.size(); ++i) {
-    write_file_atomically(lists / fmt::format("{}.npy", i), texts[i]);
+    write_file_atomically(drawn / "metadata" / fmt::format("{}.npy", i), texts[i]);
+  }
+  if (fs::exists(place, none)) remove_directory_atomically(place);
+  fs::rename(drawn, place, none);
+  if (none) {
+    fail("{}: cannot be renamed to {}: {}", drawn.string(), place.string(), none.message());
   }
   return place;
 }

@@ -883,7 +883,7 @@ TEST_CASE("generated Pathfinder pictures are inspected and trained on from the c
       data({"generate", "pathfinder", "--output", "data", "--difficulty", "intermediate"});
   CHECK(again.code == 1);
   CHECK(again.text ==
-        "primal-data: generate: data/pathfinder32/curv_contour_length_9/metadata is there already; "
+        "primal-data: generate: data/pathfinder32/curv_contour_length_9 is there already; "
         "--overwrite replaces it\n");
   CHECK(data({"generate", "pathfinder", "--output", "data", "--difficulty", "x"}).code == 2);
   CHECK(data({"generate", "pathfinder", "--output", "data", "--resolution", "31"}).code == 2);

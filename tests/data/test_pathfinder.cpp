@@ -250,8 +250,8 @@ TEST_CASE("generated Pathfinder data sets are a function of the seed and load as
     }
     return std::string();
   };
-  CHECK(again(options) == fmt::format("generate: {} is there already; --overwrite replaces it",
-                                      (place / "metadata").string()));
+  CHECK(again(options) ==
+        fmt::format("generate: {} is there already; --overwrite replaces it", place.string()));
   PathfinderOptions other = options;
   other.overwrite = true;
   other.seed = 2;
@@ -259,9 +259,17 @@ TEST_CASE("generated Pathfinder data sets are a function of the seed and load as
   CHECK(again(other).empty());
   CHECK(rows_of(text_of(place / "metadata/0.npy")).size() == 10);
   CHECK(!fs::exists(place / "metadata/1.npy"));
+  CHECK(!fs::exists(place / "imgs/1"));
   CHECK(text_of(place / "imgs/0/sample_0.png") !=
         text_of(two.path / "pathfinder32/curv_contour_length_14/imgs/0/sample_0.png"));
   other.examples = 0;
   CHECK(again(other) == "generate: there must be at least 1 example, got 0");
   CHECK(rows_of(text_of(place / "metadata/0.npy")).size() == 10);
+  // What a stopped run left behind is no part of the next one.
+  fs::create_directories(place.string() + ".new/imgs/7");
+  other.examples = 20;
+  CHECK(again(other).empty());
+  CHECK(rows_of(text_of(place / "metadata/0.npy")).size() == 20);
+  CHECK(!fs::exists(place / "imgs/7"));
+  CHECK(!fs::exists(place.string() + ".new"));
 }
