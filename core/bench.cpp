@@ -39,17 +39,13 @@ double machine_product_gflops(const Backend& backend) {
   const Tensor c = backend.empty({kSize, kSize});
   backend.op->fill(backend.exec, a.count(), 0.5F, a.data());
   backend.op->fill(backend.exec, b.count(), 0.25F, b.data());
-  GemmArgs product;
-  product.m = product.n = product.k = kSize;
-  product.a = a.data();
-  product.b = b.data();
-  product.c = c.data();
-  product.lda = product.ldb = product.ldc = kSize;
+  const GemmArgs args =
+      product(kSize, kSize, kSize, {a.data(), kSize}, {b.data(), kSize}, c.data(), kSize);
   double fastest = 0;
   wait_for(backend, b);
   for (int i = 0; i < kTimes; ++i) {
     const auto start = Clock::now();
-    backend.op->gemm(backend.exec, product);
+    backend.op->gemm(backend.exec, args);
     wait_for(backend, c);
     fastest = std::max(fastest, 2.0 * kSize * kSize * kSize / seconds_since(start) / 1e9);
   }

@@ -15,16 +15,9 @@ struct HeadProducts {
 
   /// scores = factor * x y^T.
   void outer(float factor, const Tensor& x, const Tensor& y, const Tensor& scores) const {
-    GemmArgs p;
-    p.trans_b = true;
-    p.m = p.n = length;
-    p.k = head_width;
+    GemmArgs p = product(length, length, head_width, {x.data(), width()},
+                         transposed(y.data(), width()), scores.data(), length);
     p.alpha = factor;
-    p.a = x.data();
-    p.b = y.data();
-    p.lda = p.ldb = width();
-    p.c = scores.data();
-    p.ldc = length;
     const int64_t sample = length * width();
     const int64_t matrix = length * length;
     be.op->gemm_batched(
@@ -34,17 +27,9 @@ struct HeadProducts {
   /// out = factor * op(scores) x.
   void apply(float factor, bool transpose, const Tensor& scores, const Tensor& x,
              const Tensor& out) const {
-    GemmArgs p;
-    p.trans_a = transpose;
-    p.m = p.k = length;
-    p.n = head_width;
+    GemmArgs p = product(length, head_width, length, {scores.data(), length, transpose},
+                         {x.data(), width()}, out.data(), width());
     p.alpha = factor;
-    p.a = scores.data();
-    p.lda = length;
-    p.b = x.data();
-    p.ldb = width();
-    p.c = out.data();
-    p.ldc = width();
     const int64_t sample = length * width();
     const int64_t matrix = length * length;
     be.op->gemm_batched(

@@ -16,19 +16,10 @@ Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias) {
   std::vector<int64_t> sizes(x.shape().sizes().begin(), x.shape().sizes().end());
   sizes.back() = out;
   Tensor y = be.empty(Shape(sizes));
-  GemmArgs product;
-  product.trans_b = true;
-  product.m = rows;
-  product.n = out;
-  product.k = in;
-  product.a = x.value.data();
-  product.lda = in;
-  product.b = weight.value.data();
-  product.ldb = in;
-  product.c = y.data();
-  product.ldc = out;
-  product.bias = bias.value.defined() ? bias.value.data() : nullptr;
-  be.op->gemm(be.exec, product);
+  GemmArgs p = product(rows, out, in, {x.value.data(), in}, transposed(weight.value.data(), in),
+                       y.data(), out);
+  p.bias = bias.value.defined() ? bias.value.data() : nullptr;
+  be.op->gemm(be.exec, p);
   if (!recording(ctx, x, weight, bias)) return {y};
   // dx = dy W, dW = dy^T x, dbias = sum of dy over rows.
   return ctx.tape->record(std::move(y), [&be, x = x.kept(), weight, bias = node_of(bias), rows, in,
@@ -37,33 +28,12 @@ Var linear(Context& ctx, const Var& x, const Var& weight, const Var& bias) {
       be.op->sum_rows(be.exec, rows, out, dy.data(), g.tensor.data(), g.accumulate);
     });
     with_slot(tape, weight, [&](const GradientSlot& g) {
-      GemmArgs dw;
-      dw.trans_a = true;
-      dw.m = out;
-      dw.n = in;
-      dw.k = rows;
-      dw.a = dy.data();
-      dw.lda = out;
-      dw.b = x.now().data();
-      dw.ldb = in;
-      dw.beta = g.accumulate ? 1.0F : 0.0F;
-      dw.c = g.tensor.data();
-      dw.ldc = in;
-      be.op->gemm(be.exec, dw);
+      be.op->gemm(be.exec, product(out, in, rows, transposed(dy.data(), out), {x.now().data(), in},
+                                   g.tensor.data(), in, g.accumulate));
     });
     with_slot(tape, x, [&](const GradientSlot& g) {
-      GemmArgs dx;
-      dx.m = rows;
-      dx.n = in;
-      dx.k = out;
-      dx.a = dy.data();
-      dx.lda = out;
-      dx.b = weight.value.data();
-      dx.ldb = in;
-      dx.beta = g.accumulate ? 1.0F : 0.0F;
-      dx.c = g.tensor.data();
-      dx.ldc = in;
-      be.op->gemm(be.exec, dx);
+      be.op->gemm(be.exec, product(rows, in, out, {dy.data(), out}, {weight.value.data(), in},
+                                   g.tensor.data(), in, g.accumulate));
     });
   });
 }
@@ -77,48 +47,16 @@ Var matmul(Context& ctx, const Var& a, const Var& b) {
   const int64_t n = b.shape()[1];
   expect_shape("matmul", "right", {k, n}, b.shape());
   Tensor y = be.empty({m, n});
-  GemmArgs p;
-  p.m = m;
-  p.n = n;
-  p.k = k;
-  p.a = a.value.data();
-  p.lda = k;
-  p.b = b.value.data();
-  p.ldb = n;
-  p.c = y.data();
-  p.ldc = n;
-  be.op->gemm(be.exec, p);
+  be.op->gemm(be.exec, product(m, n, k, {a.value.data(), k}, {b.value.data(), n}, y.data(), n));
   if (!recording(ctx, a, b)) return {y};
   return ctx.tape->record(std::move(y), [&be, a, b, m, k, n](Tape& tape, const Tensor& dy) {
     with_slot(tape, a, [&](const GradientSlot& g) {  // da = dy b^T
-      GemmArgs q;
-      q.trans_b = true;
-      q.m = m;
-      q.n = k;
-      q.k = n;
-      q.a = dy.data();
-      q.lda = n;
-      q.b = b.value.data();
-      q.ldb = n;
-      q.beta = g.accumulate ? 1.0F : 0.0F;
-      q.c = g.tensor.data();
-      q.ldc = k;
-      be.op->gemm(be.exec, q);
+      be.op->gemm(be.exec, product(m, k, n, {dy.data(), n}, transposed(b.value.data(), n),
+                                   g.tensor.data(), k, g.accumulate));
     });
     with_slot(tape, b, [&](const GradientSlot& g) {  // db = a^T dy
-      GemmArgs q;
-      q.trans_a = true;
-      q.m = k;
-      q.n = n;
-      q.k = m;
-      q.a = a.value.data();
-      q.lda = k;
-      q.b = dy.data();
-      q.ldb = n;
-      q.beta = g.accumulate ? 1.0F : 0.0F;
-      q.c = g.tensor.data();
-      q.ldc = n;
-      be.op->gemm(be.exec, q);
+      be.op->gemm(be.exec, product(k, n, m, transposed(a.value.data(), k), {dy.data(), n},
+                                   g.tensor.data(), n, g.accumulate));
     });
   });
 }

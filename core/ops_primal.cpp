@@ -116,37 +116,20 @@ Var data_projection(Context& ctx, const Var& rows, const Var& projection) {
   const int64_t head_width = width / heads;
   Tensor w = be.empty({batch, heads, head_width, rank});
   const int64_t item = head_width * rank;
-  GemmArgs p;  // W (d, s) = f^T (d, m) P (m, s)
-  p.trans_a = true;
-  p.m = head_width;
-  p.n = rank;
-  p.k = m;
-  p.a = rows.value.data();
-  p.lda = width;
-  p.b = projection.value.data();
-  p.ldb = rank;
-  p.c = w.data();
-  p.ldc = rank;
-  be.op->gemm_batched(be.exec, p,
+  // W (d, s) = f^T (d, m) P (m, s)
+  be.op->gemm_batched(be.exec,
+                      product(head_width, rank, m, transposed(rows.value.data(), width),
+                              {projection.value.data(), rank}, w.data(), rank),
                       {batch, heads, m * width, head_width, 0, m * rank, heads * item, item});
   if (!recording(ctx, rows, projection)) return {w};
   return ctx.tape->record(std::move(w), [&be, rows, projection, batch, m, width, heads, rank,
                                          head_width, item](Tape& tape, const Tensor& dw) {
     with_slot(tape, rows, [&](const GradientSlot& g) {  // df (m, d) = P dW^T
-      GemmArgs q;
-      q.trans_b = true;
-      q.m = m;
-      q.n = head_width;
-      q.k = rank;
-      q.a = projection.value.data();
-      q.lda = rank;
-      q.b = dw.data();
-      q.ldb = rank;
-      q.beta = g.accumulate ? 1.0F : 0.0F;
-      q.c = g.tensor.data();
-      q.ldc = width;
-      be.op->gemm_batched(be.exec, q,
-                          {batch, heads, 0, m * rank, heads * item, item, m * width, head_width});
+      be.op->gemm_batched(
+          be.exec,
+          product(m, head_width, rank, {projection.value.data(), rank}, transposed(dw.data(), rank),
+                  g.tensor.data(), width, g.accumulate),
+          {batch, heads, 0, m * rank, heads * item, item, m * width, head_width});
     });
     // dP (m, s) = sum over samples of f dW. A head's sum runs sample by sample, which fixes its
     // order.
@@ -155,18 +138,11 @@ Var data_projection(Context& ctx, const Var& rows, const Var& projection) {
         be.op->fill(be.exec, g.tensor.count(), 0.0F, g.tensor.data());
       }
       for (int64_t b = 0; b < batch; ++b) {
-        GemmArgs q;
-        q.m = m;
-        q.n = rank;
-        q.k = head_width;
-        q.a = rows.value.data() + b * m * width;
-        q.lda = width;
-        q.b = dw.data() + b * heads * item;
-        q.ldb = rank;
-        q.beta = b > 0 || g.accumulate ? 1.0F : 0.0F;
-        q.c = g.tensor.data();
-        q.ldc = rank;
-        be.op->gemm_batched(be.exec, q, {1, heads, 0, head_width, 0, item, 0, m * rank});
+        be.op->gemm_batched(be.exec,
+                            product(m, rank, head_width, {rows.value.data() + b * m * width, width},
+                                    {dw.data() + b * heads * item, rank}, g.tensor.data(), rank,
+                                    b > 0 || g.accumulate),
+                            {1, heads, 0, head_width, 0, item, 0, m * rank});
       }
     });
   });
@@ -201,18 +177,12 @@ Var project_scores(Context& ctx, const std::vector<Projected>& sides) {
   const auto compute = [=, &be] {
     Tensor scores = be.empty({batch, length, heads * stride});
     for (int64_t i = 0; i < std::ssize(sides); ++i) {
-      GemmArgs p;  // e (N, s) = g (N, d) W (d, s)
-      p.m = length;
-      p.n = rank;
-      p.k = head_width;
-      p.a = sides[i].g.value.data();
-      p.lda = width;
-      p.b = sides[i].projection.value.data();
-      p.ldb = rank;
-      p.c = scores.data() + i * rank;
-      p.ldc = heads * stride;
+      // e (N, s) = g (N, d) W (d, s)
       be.op->gemm_batched(
-          be.exec, p,
+          be.exec,
+          product(length, rank, head_width, {sides[i].g.value.data(), width},
+                  {sides[i].projection.value.data(), rank}, scores.data() + i * rank,
+                  heads * stride),
           {batch, heads, sample, head_width, w_outer, item, length * heads * stride, stride});
     }
     return scores;
@@ -230,44 +200,27 @@ Var project_scores(Context& ctx, const std::vector<Projected>& sides) {
           const Var& projection = sides[i].projection;
           const float* de = dscores.data() + i * rank;
           with_slot(tape, g, [&](const GradientSlot& slot) {  // dg (N, d) = de W^T
-            GemmArgs q;
-            q.trans_b = true;
-            q.m = length;
-            q.n = head_width;
-            q.k = rank;
-            q.a = de;
-            q.lda = heads * stride;
-            q.b = projection.value.data();
-            q.ldb = rank;
-            q.beta = slot.accumulate ? 1.0F : 0.0F;
-            q.c = slot.tensor.data();
-            q.ldc = width;
             be.op->gemm_batched(
-                be.exec, q,
+                be.exec,
+                product(length, head_width, rank, {de, heads * stride},
+                        transposed(projection.value.data(), rank), slot.tensor.data(), width,
+                        slot.accumulate),
                 {batch, heads, length * heads * stride, stride, w_outer, item, sample, head_width});
           });
           with_slot(tape, projection, [&](const GradientSlot& slot) {  // dW (d, s) = g^T de
-            GemmArgs q;
-            q.trans_a = true;
-            q.m = head_width;
-            q.n = rank;
-            q.k = length;
-            q.lda = width;
-            q.ldb = heads * stride;
-            q.ldc = rank;
-            q.c = slot.tensor.data();
             // A shared projection sums over samples one by one, in order.
             const int64_t steps = shared ? batch : 1;
             if (steps == 0 && !slot.accumulate) {
               be.op->fill(be.exec, slot.tensor.count(), 0.0F, slot.tensor.data());
             }
             for (int64_t b = 0; b < steps; ++b) {
-              q.a = g.value.data() + b * sample;
-              q.b = de + b * length * heads * stride;
-              q.beta = b > 0 || slot.accumulate ? 1.0F : 0.0F;
-              be.op->gemm_batched(be.exec, q,
-                                  {shared ? 1 : batch, heads, sample, head_width,
-                                   length * heads * stride, stride, heads * item, item});
+              be.op->gemm_batched(
+                  be.exec,
+                  product(head_width, rank, length, transposed(g.value.data() + b * sample, width),
+                          {de + b * length * heads * stride, heads * stride}, slot.tensor.data(),
+                          rank, b > 0 || slot.accumulate),
+                  {shared ? 1 : batch, heads, sample, head_width, length * heads * stride, stride,
+                   heads * item, item});
             }
           });
         }

@@ -28,6 +28,37 @@ struct GemmArgs {
   const float* bias = nullptr;
 };
 
+/// A factor of a product as it lies in memory: rows `ld` elements apart, read as its transpose
+/// where `transposed`.
+struct Factor {
+  const float* data = nullptr;
+  int64_t ld = 0;
+  bool transposed = false;
+};
+
+inline Factor transposed(const float* data, int64_t ld) {
+  return {data, ld, true};
+}
+
+/// C (m, n) = A (m, k) B (k, n), added to what C holds where `accumulate`.
+inline GemmArgs product(int64_t m, int64_t n, int64_t k, Factor a, Factor b, float* c, int64_t ldc,
+                        bool accumulate = false) {
+  GemmArgs args;
+  args.trans_a = a.transposed;
+  args.trans_b = b.transposed;
+  args.m = m;
+  args.n = n;
+  args.k = k;
+  args.a = a.data;
+  args.lda = a.ld;
+  args.b = b.data;
+  args.ldb = b.ld;
+  args.beta = accumulate ? 1.0F : 0.0F;
+  args.c = c;
+  args.ldc = ldc;
+  return args;
+}
+
 /// Many products of one shape: item (o, i) uses a + o a_outer + i a_inner, and b and c likewise.
 /// Strides count elements; 0 shares an operand. No two items may share C.
 struct GemmBatch {

@@ -54,19 +54,10 @@ int64_t seen(const AttentionArgs& a, int64_t i, int64_t first, int64_t count) {
 void scores(const Exec& exec, const AttentionArgs& a, int64_t offset, int64_t i, int64_t rows,
             int64_t j, int64_t keys, const float* q, const float* k, float* s) {
   const int64_t width = a.heads * a.head_width;
-  GemmArgs product;
-  product.trans_b = true;
-  product.m = rows;
-  product.n = keys;
-  product.k = a.head_width;
-  product.alpha = a.scale;
-  product.a = q + offset + i * width;
-  product.lda = width;
-  product.b = k + offset + j * width;
-  product.ldb = width;
-  product.c = s;
-  product.ldc = keys;
-  gemm_serial(exec, product);
+  GemmArgs p = product(rows, keys, a.head_width, {q + offset + i * width, width},
+                       transposed(k + offset + j * width, width), s, keys);
+  p.alpha = a.scale;
+  gemm_serial(exec, p);
 }
 
 /// Buffers of one thread.
@@ -126,18 +117,8 @@ void attend_block(const Exec& exec, const AttentionArgs& a, const Head& head, in
         for (int64_t c = 0; c < count; ++c) row[c] *= factors[c];
       }
     }
-    GemmArgs product;
-    product.m = rows;
-    product.n = a.head_width;
-    product.k = keys;
-    product.a = s;
-    product.lda = keys;
-    product.b = v + head.offset + j * width;
-    product.ldb = width;
-    product.beta = j == 0 ? 0.0F : 1.0F;
-    product.c = outs;
-    product.ldc = width;
-    gemm_serial(exec, product);
+    gemm_serial(exec, product(rows, a.head_width, keys, {s, keys},
+                              {v + head.offset + j * width, width}, outs, width, j > 0));
   }
   for (int64_t r = 0; r < rows; ++r) {
     const float share = 1 / sum[r];
@@ -189,18 +170,8 @@ void attention_backward(const Exec& exec, const AttentionArgs& a, const Attentio
       for (int64_t j = 0; j < end; j += kKeys) {
         const int64_t keys = std::min(kKeys, end - j);
         scores(exec, a, head.offset, i, rows, j, keys, g.q, g.k, s);
-        GemmArgs product;
-        product.m = rows;
-        product.n = keys;
-        product.k = a.head_width;
-        product.trans_b = true;
-        product.a = dout;
-        product.lda = width;
-        product.b = g.v + head.offset + j * width;
-        product.ldb = width;
-        product.c = ds;
-        product.ldc = keys;
-        gemm_serial(exec, product);
+        gemm_serial(exec, product(rows, keys, a.head_width, {dout, width},
+                                  transposed(g.v + head.offset + j * width, width), ds, keys));
         for (int64_t r = 0; r < rows; ++r) {
           float* row = s + r * keys;
           float* drow = ds + r * keys;
@@ -230,37 +201,17 @@ void attention_backward(const Exec& exec, const AttentionArgs& a, const Attentio
           std::fill(row + count, row + keys, 0.0F);
           std::fill(drow + count, drow + keys, 0.0F);
         }
-        GemmArgs dv;
-        dv.trans_a = true;
-        dv.m = keys;
-        dv.n = a.head_width;
-        dv.k = rows;
-        dv.a = s;
-        dv.lda = keys;
-        dv.b = dout;
-        dv.ldb = width;
-        dv.beta = 1;
-        dv.c = g.dv + head.offset + j * width;
-        dv.ldc = width;
-        gemm_serial(exec, dv);
-        GemmArgs dk = dv;
+        gemm_serial(exec, product(keys, a.head_width, rows, transposed(s, keys), {dout, width},
+                                  g.dv + head.offset + j * width, width, true));
+        GemmArgs dk = product(keys, a.head_width, rows, transposed(ds, keys),
+                              {g.q + head.offset + i * width, width},
+                              g.dk + head.offset + j * width, width, true);
         dk.alpha = a.scale;
-        dk.a = ds;
-        dk.b = g.q + head.offset + i * width;
-        dk.c = g.dk + head.offset + j * width;
         gemm_serial(exec, dk);
-        GemmArgs dq;
-        dq.m = rows;
-        dq.n = a.head_width;
-        dq.k = keys;
+        GemmArgs dq =
+            product(rows, a.head_width, keys, {ds, keys}, {g.k + head.offset + j * width, width},
+                    g.dq + head.offset + i * width, width, true);
         dq.alpha = a.scale;
-        dq.a = ds;
-        dq.lda = keys;
-        dq.b = g.k + head.offset + j * width;
-        dq.ldb = width;
-        dq.beta = 1;
-        dq.c = g.dq + head.offset + i * width;
-        dq.ldc = width;
         gemm_serial(exec, dq);
       }
     }
