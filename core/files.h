@@ -55,6 +55,8 @@ class DirectoryTransaction {
 
   WrittenFile write(std::string_view file_name, std::span<const Bytes> parts);
   WrittenFile write(std::string_view file_name, std::string_view text);
+  /// The folder that is being filled, for files that other code writes.
+  const std::filesystem::path& temporary() const { return temporary_; }
   void commit();
 
  private:

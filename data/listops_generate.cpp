@@ -80,6 +80,7 @@ std::vector<fs::path> generate_listops(const ListOpsOptions& options, const fs::
     }
   }
   make_directories(place);
+  clean_transactions(place, {files[0].first, files[1].first, files[2].first});
   std::unordered_set<uint64_t> seen;
   std::vector<ListOpsExample> draws(kDraws);
   uint64_t first = 0;    // of the draws
@@ -87,7 +88,8 @@ std::vector<fs::path> generate_listops(const ListOpsOptions& options, const fs::
   std::vector<fs::path> written;
   for (const auto& [name, rows] : files) {
     const fs::path path = place / name;
-    const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
+    // Named so that clean_transactions() removes it after a kill.
+    const fs::path temporary = place / fmt::format(".{}.tmp-{}", name, ::getpid());
     std::ofstream out(temporary, std::ios::binary);
     out << "Source\tTarget\r\n";
     for (int64_t row = 0; row < rows && out;) {

@@ -261,9 +261,10 @@ fs::path generate_pathfinder(const PathfinderOptions& options, const fs::path& f
   if (fs::exists(place, none) && !fs::is_empty(place, none) && !options.overwrite) {
     fail("generate: {} is there already; --overwrite replaces it", place.string());
   }
-  // What is there stays until all is drawn.
-  const fs::path drawn = place.string() + ".new";
-  fs::remove_all(drawn, none);
+  make_directories(place.parent_path());
+  clean_transactions(place.parent_path(), {place.filename().string()});
+  DirectoryTransaction transaction(place);  // what is there stays until all is drawn
+  const fs::path& drawn = transaction.temporary();
   std::vector<std::string> texts;
   for (int64_t first = 0; first < options.examples; first += kPicturesInFolder) {
     const int64_t number = first / kPicturesInFolder;
@@ -293,11 +294,7 @@ fs::path generate_pathfinder(const PathfinderOptions& options, const fs::path& f
   for (size_t i = 0; i < texts.size(); ++i) {
     write_file_atomically(drawn / "metadata" / fmt::format("{}.npy", i), texts[i]);
   }
-  if (fs::exists(place, none)) remove_directory_atomically(place);
-  fs::rename(drawn, place, none);
-  if (none) {
-    fail("{}: cannot be renamed to {}: {}", drawn.string(), place.string(), none.message());
-  }
+  transaction.commit();
   return place;
 }
 

@@ -266,10 +266,11 @@ TEST_CASE("generated Pathfinder data sets are a function of the seed and load as
   CHECK(again(other) == "generate: there must be at least 1 example, got 0");
   CHECK(rows_of(text_of(place / "metadata/0.npy")).size() == 10);
   // What a stopped run left behind is no part of the next one.
-  fs::create_directories(place.string() + ".new/imgs/7");
+  fs::create_directories(place.parent_path() / ("." + place.filename().string() + ".tmp-1") /
+                         "imgs/7");
   other.examples = 20;
   CHECK(again(other).empty());
   CHECK(rows_of(text_of(place / "metadata/0.npy")).size() == 20);
   CHECK(!fs::exists(place / "imgs/7"));
-  CHECK(!fs::exists(place.string() + ".new"));
+  CHECK(std::distance(fs::directory_iterator(place.parent_path()), fs::directory_iterator()) == 1);
 }
