@@ -1,7 +1,9 @@
 // primal-data: looks into data sets, makes small ones, exports weights.
 
+#include <charconv>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "apps/command_line.h"
 #include "core/files.h"
@@ -16,10 +18,29 @@ namespace {
 
 using namespace primal;
 
-constexpr int64_t kMostRows = 1000000000;
-
 /// What the given command does; returns the exit code.
 using Job = std::function<int()>;
+
+void add_count_option(CLI::App& command, const std::string& name, int64_t& value,
+                      const std::string& description) {
+  command.add_option(name, value, description)
+      ->check(CLI::Range(int64_t{1}, int64_t{1000000000}))
+      ->capture_default_str();
+}
+
+void add_seed_option(CLI::App& command, uint64_t& value) {
+  command.add_option("--seed", value, "the same seed gives the same bytes")
+      ->check([](const std::string& text) {
+        // CLI11 itself takes -1 for 2^64 - 1.
+        uint64_t parsed = 0;
+        const char* end = text.data() + text.size();
+        const auto result = std::from_chars(text.data(), end, parsed);
+        return result.ec == std::errc() && result.ptr == end
+                   ? std::string()
+                   : fmt::format("expected a whole number from 0 to 2^64 - 1, got {}", text);
+      })
+      ->capture_default_str();
+}
 
 // Each add_... declares one command, which sets `job` when it is given.
 
@@ -64,18 +85,10 @@ void add_generate_listops(CLI::App& command, Job& job) {
   auto options = std::make_shared<ListOpsOptions>();
   add_path_option(*listops, "--output", *output, "DIR", "folder; the files go to DIR/listops-1000")
       ->required();
-  listops->add_option("--seed", options->seed, "the same seed gives the same bytes")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  listops->add_option("--train", options->train, "training rows")
-      ->check(CLI::Range(int64_t{1}, kMostRows))
-      ->capture_default_str();
-  listops->add_option("--validation", options->validation, "validation rows")
-      ->check(CLI::Range(int64_t{1}, kMostRows))
-      ->capture_default_str();
-  listops->add_option("--test", options->test, "test rows")
-      ->check(CLI::Range(int64_t{1}, kMostRows))
-      ->capture_default_str();
+  add_seed_option(*listops, options->seed);
+  add_count_option(*listops, "--train", options->train, "training rows");
+  add_count_option(*listops, "--validation", options->validation, "validation rows");
+  add_count_option(*listops, "--test", options->test, "test rows");
   listops->add_flag("--overwrite", options->overwrite, "replace existing files");
   listops->callback([=, &job] {
     job = [=] {
@@ -95,12 +108,8 @@ void add_generate_pathfinder(CLI::App& command, Job& job) {
   add_path_option(*pathfinder, "--output", *output, "DIR",
                   "folder; the files go to DIR/pathfinder32/curv_contour_length_14")
       ->required();
-  pathfinder->add_option("--seed", options->seed, "the same seed gives the same bytes")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  pathfinder->add_option("--examples", options->examples, "pictures")
-      ->check(CLI::Range(int64_t{1}, kMostRows))
-      ->capture_default_str();
+  add_seed_option(*pathfinder, options->seed);
+  add_count_option(*pathfinder, "--examples", options->examples, "pictures");
   pathfinder->add_option("--resolution", options->side, "pixels of a side")
       ->check(CLI::IsMember({32, 128}))
       ->capture_default_str();
@@ -127,16 +136,10 @@ void add_generate(CLI::App& app, Job& job) {
   auto output = std::make_shared<std::string>();
   auto options = std::make_shared<GenerateOptions>();
   add_path_option(*uea, "--output", *output, "DIR", "folder; the files go to DIR/NAME")->required();
-  uea->add_option("--seed", options->seed, "the same seed gives the same bytes")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  add_seed_option(*uea, options->seed);
   uea->add_option("--name", options->name, "name of the data set")->capture_default_str();
-  uea->add_option("--train", options->train, "training cases")
-      ->check(CLI::Range(int64_t{1}, kMostRows))
-      ->capture_default_str();
-  uea->add_option("--test", options->test, "test cases")
-      ->check(CLI::Range(int64_t{1}, kMostRows))
-      ->capture_default_str();
+  add_count_option(*uea, "--train", options->train, "training cases");
+  add_count_option(*uea, "--test", options->test, "test cases");
   uea->add_flag("--overwrite", options->overwrite, "replace existing files");
   add_generate_listops(*command, job);
   add_generate_pathfinder(*command, job);

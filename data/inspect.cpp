@@ -137,7 +137,10 @@ nlohmann::json inspect_ts(const fs::path& path) {
     return {{"files", facts}};
   }
   const std::vector<fs::path> files = ts_files_below(path);
-  if (files.empty()) fail("uea: {}: no .ts file in it or one folder deeper", path.string());
+  if (files.empty()) {
+    fail("uea: {}: no .ts file in it or one folder deeper; --task says what else the folder holds",
+         path.string());
+  }
   for (const fs::path& file : files) {
     try {
       facts.push_back(summarize(read_ts(file)));
