@@ -1,5 +1,6 @@
 #include "core/run_config.h"
 
+#include <filesystem>
 #include <sstream>
 #include <string>
 
@@ -35,6 +36,33 @@ TEST_CASE("a printed configuration reads back the same") {
   const std::string text = print_config(config);
   RunConfig again = load_run_config(ConfigSource::from_string(text, "printed"));
   CHECK(print_config(again) == text);
+}
+
+TEST_CASE("batch sizes beyond any memory are refused, one at the bound is not") {
+  for (const std::string key : {"batch", "accumulate", "evaluate_batch"}) {
+    const auto read = [&](int64_t size) {
+      load_run_config(ConfigSource::from_string(
+          fmt::format("{{task: lra, train: {{{}: {}}}}}", key, size), "run.yaml"));
+    };
+    CHECK_THROWS_WITH(read((1 << 20) + 1), ContainsSubstring("train." + key) &&
+                                               ContainsSubstring("1048576") &&
+                                               ContainsSubstring("1048577"));
+    CHECK_THROWS_WITH(read(0), ContainsSubstring("train." + key));
+  }
+  CHECK_NOTHROW(load_run_config(
+      ConfigSource::from_string("{task: lra, train: {evaluate_batch: 1048576}}", "run.yaml")));
+}
+
+TEST_CASE("every recipe of the Long Range Arena writes a checkpoint now and then") {
+  int recipes = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(PRIMAL_SOURCE_DIR "/experiments/lra")) {
+    if (entry.path().extension() != ".yaml") continue;
+    INFO(entry.path());
+    CHECK(load_run_config(ConfigSource::from_file(entry.path())).train.save_every_steps > 0);
+    ++recipes;
+  }
+  CHECK(recipes >= 15);
 }
 
 TEST_CASE("an unknown task is refused with the known ones") {

@@ -366,6 +366,8 @@ TEST_CASE("Text: the review tree and tables give bytes, and tell labels and spli
   CHECK(data.validation.size() == 0);
   CHECK(data.test.size() == 2);
   CHECK(data.warnings == std::vector<std::string>{"lra: 1 empty texts are left out"});
+  // The folder of the split, not one of its two.
+  CHECK(inspect_lra(config).at("splits")[0].at("path") == (tree / "train").string());
   CHECK(text_of(data.train, 0) == "bad <br />0");
   CHECK(text_of(data.train, 19) ==
         "gut \xC3\xBC"
